@@ -1,0 +1,391 @@
+"""ManipulationEnv: one scene at a time as a Gymnasium environment."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, SupportsFloat
+
+import gymnasium as gym
+import mujoco
+import numpy as np
+from gymnasium import spaces
+
+from coda_envs import robot
+from coda_envs.arena import TABLE, TABLE_X, CompileCache
+from coda_envs.errors import SceneError, suggest
+from coda_envs.factors import RangeName
+from coda_envs.family import get_family
+from coda_envs.programs.potential import PotentialProgram
+from coda_envs.rendering import OffscreenRenderer
+from coda_envs.scene import Scene
+from coda_envs.scene_source import make_source
+from coda_envs.sensing import N_SLOTS, SLOT_COLUMNS, Sensor
+from coda_envs.text2potential.evaluate import Potential, compile_potential
+from coda_envs.text2potential.wrapper import shaping
+
+ObsMode = Literal["state", "rgb", "rgb+state", "privileged"]
+RewardMode = Literal["sparse", "shaped"]
+
+OBS_MODES = ("state", "rgb", "rgb+state", "privileged")
+CONTROL_HZ = (10, 20)
+#: Bytes kept for the instruction, UTF-8, zero-padded.
+INSTRUCTION_BYTES = 128
+#: Physics steps between two joint targets.
+_BLOCK = 5
+
+Obs = dict[str, np.ndarray]
+
+
+class ManipulationEnv(gym.Env[Obs, np.ndarray]):
+    """A robot arm over a table, with one scene at a time.
+
+    Action ``[7]`` float32 in [-1, 1]: delta x, y, z (1 = 5 cm, table frame), delta axis-angle
+    (1 = 0.5 rad, table frame), gripper (-1 open, +1 close). Values beyond the bounds act like the
+    bound; NaN, infinity and other shapes raise ``ValueError`` and change nothing.
+
+    Observation: a flat Dict. ``state``: ``proprio [8]``, ``objects [6, 21]``, ``instruction
+    [128]``. ``rgb``: ``proprio``, ``agentview`` and ``wrist`` (upright uint8), ``instruction``.
+    ``rgb+state``: all of these. ``privileged``: ``state`` plus ``features [F]``, which name the
+    roles. See :mod:`coda_envs.sensing` for columns and units.
+
+    Reward: 1 where the verifier holds, else 0 (``sparse``); ``shaped`` adds γΦ(s') − Φ(s).
+    ``terminated``: the verifier holds, or a declared failure (``info["failure"]``).
+    ``truncated``: the step limit, nothing else.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
+
+    def __init__(
+        self,
+        family: str = "pick-place",
+        *,
+        scene: str | Mapping[str, Any] | Scene | None = None,
+        suite: str | None = None,
+        library: str | None = None,
+        within: RangeName = "seed",
+        obs_mode: ObsMode = "state",
+        reward_mode: RewardMode = "sparse",
+        potential: str | Mapping[str, Any] | None = None,
+        gamma: float = 0.99,
+        control_mode: Literal["delta_pose"] = "delta_pose",
+        control_hz: int = 20,
+        max_steps: int | None = None,
+        image_size: int = 128,
+        render_mode: str | None = None,
+        render_size: tuple[int, int] = (480, 640),
+    ) -> None:
+        self.family = get_family(family)
+        _one_of("obs_mode", obs_mode, OBS_MODES)
+        _one_of("reward_mode", reward_mode, ("sparse", "shaped"))
+        _one_of("control_mode", control_mode, ("delta_pose",))
+        _one_of("control_hz", control_hz, CONTROL_HZ)
+        _one_of("render_mode", render_mode, (None, *self.metadata["render_modes"]))
+        if max_steps is not None and max_steps < 1:
+            raise SceneError(f"max_steps is {max_steps}.", allowed="a whole number of at least 1")
+        if not 16 <= image_size <= 960:
+            raise SceneError(f"image_size is {image_size}.", allowed="16 to 960 pixels")
+        self.source = make_source(
+            self.family, scene=scene, suite=suite, library=library, within=within
+        )
+        self.obs_mode = obs_mode
+        self.reward_mode = reward_mode
+        self.control_hz = control_hz
+        self.gamma = gamma
+        self.render_mode = render_mode
+        self.render_size = tuple(render_size)
+        self.image_size = image_size
+        self.max_steps = max_steps or round(self.family.max_seconds * control_hz)
+        self.potential: Potential | None = None
+        if reward_mode == "shaped":
+            self.potential = compile_potential(self._program(potential), self.family.schema)
+        elif potential is not None:
+            raise SceneError("potential= is set, but reward_mode is 'sparse'.",
+                             remedy="pass reward_mode='shaped'")  # fmt: skip
+        self.metadata = {**self.metadata, "render_fps": control_hz}
+        self._blocks = round(1.0 / control_hz / robot.TIMESTEP) // _BLOCK
+        self.action_space = spaces.Box(-1.0, 1.0, (7,), np.float32)
+        self.observation_space = self._observation_space()
+        self._cache = CompileCache()
+        self._controller = robot.Controller()
+        self._renderer: OffscreenRenderer | None = None
+        self._targets = np.array(robot.HOME)
+        self._command = -1.0
+        self._steps = 0
+        self._order = np.arange(N_SLOTS)
+        self._scene: Scene | None = None
+        self.failure = ""
+
+    # Gymnasium ---------------------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Obs, dict[str, Any]]:
+        """Start an episode. ``options``: ``scene`` (Scene or mapping) or ``index`` (into the suite
+        or library); otherwise the scene is drawn from ``np_random``."""
+        super().reset(seed=seed)
+        options = options or {}
+        unknown = set(options) - {"scene", "index"}
+        if unknown:
+            raise SceneError(
+                f"unknown reset option {sorted(unknown)[0]!r}.", allowed="'index', 'scene'"
+            )
+        if "scene" in options:
+            scene = make_source(self.family, scene=options["scene"]).fixed[0]
+        elif "index" in options:
+            scene = self.source.at(int(options["index"]))
+        else:
+            scene = self.source.draw(self.np_random)
+        self._load(scene)
+        self._order = self.np_random.permutation(N_SLOTS)
+        mujoco.mj_resetData(self.model, self.data)
+        self.data.qpos[self._arm] = robot.HOME
+        self.data.qpos[self._fingers] = robot.FINGER
+        self._controller.reset(np.array(robot.HOME))
+        self._targets = np.array(robot.HOME)
+        self.data.ctrl[:7] = robot.HOME
+        self.data.ctrl[7] = robot.FINGER
+        self._command = -1.0
+        self._steps = 0
+        self.failure = ""
+        self._read()
+        return self._observation(), self._info()
+
+    def step(
+        self, action: np.ndarray
+    ) -> tuple[Obs, SupportsFloat, bool, bool, dict[str, Any]]:
+        """One control step: 1/control_hz seconds of physics."""
+        clipped = self._checked_action(action)
+        before = self.potential(self.features) if self.potential is not None else None
+        self._simulate(clipped)
+        self._steps += 1
+        self._read()
+        success = bool(self._named["success"])
+        terminated = success or bool(self.failure)
+        truncated = not terminated and self._steps >= self.max_steps
+        sparse = 1.0 if success else 0.0
+        reward = sparse
+        if self.potential is not None:
+            after = self.potential(self.features)
+            reward += float(shaping(before, after, self.gamma, 1, terminated))
+        info = self._info()
+        info["sparse_reward"] = sparse
+        return self._observation(), reward, terminated, truncated, info
+
+    def render(self) -> np.ndarray | None:  # type: ignore[override]
+        """The agentview as ``[480, 640, 3]`` uint8 for ``render_mode="rgb_array"``, else None."""
+        if self.render_mode is None:
+            return None
+        return self.picture("agentview", *self.render_size)
+
+    def close(self) -> None:
+        """Free the renderer."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+    # State -------------------------------------------------------------------------------------
+
+    @property
+    def scene(self) -> Scene:
+        """The scene being played. Raises before the first reset."""
+        if self._scene is None:
+            raise gym.error.ResetNeeded("call reset() before asking for the scene")
+        return self._scene
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything the future depends on: physics, controller, counters, slots, generator."""
+        physics = np.empty(mujoco.mj_stateSize(self.model, mujoco.mjtState.mjSTATE_INTEGRATION))
+        mujoco.mj_getState(
+            self.model, self.data, physics, mujoco.mjtState.mjSTATE_INTEGRATION.value
+        )
+        return {
+            "scene": self.scene.to_dict(),
+            "physics": physics,
+            "target_position": self._controller.position.copy(),
+            "target_quat": self._controller.quat.copy(),
+            "joints": self._controller.joints.copy(),
+            "targets": self._targets.copy(),
+            "command": self._command,
+            "steps": self._steps,
+            "order": self._order.copy(),
+            "failure": self.failure,
+            "generator": self.np_random.bit_generator.state,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> Obs:
+        """Restore what :meth:`get_state` gave, bit for bit; returns the observation there."""
+        scene = Scene.model_validate(state["scene"])
+        self._load(scene)
+        size = mujoco.mj_stateSize(self.model, mujoco.mjtState.mjSTATE_INTEGRATION)
+        physics = np.asarray(state["physics"], dtype=float)
+        if physics.shape != (size,):
+            raise SceneError(
+                f"the state's physics has the shape {physics.shape}.", allowed=f"({size},)"
+            )
+        mujoco.mj_resetData(self.model, self.data)
+        mujoco.mj_setState(
+            self.model, self.data, physics, mujoco.mjtState.mjSTATE_INTEGRATION.value
+        )
+        self._controller.position = np.array(state["target_position"], dtype=float)
+        self._controller.quat = np.array(state["target_quat"], dtype=float)
+        self._controller.joints = np.array(state["joints"], dtype=float)
+        self._targets = np.array(state["targets"], dtype=float)
+        self._command = float(state["command"])
+        self._steps = int(state["steps"])
+        self._order = np.array(state["order"])
+        self.failure = str(state["failure"])
+        self.np_random.bit_generator.state = state["generator"]
+        self._read()
+        return self._observation()
+
+    def picture(self, camera: str, height: int, width: int) -> np.ndarray:
+        """An upright ``[height, width, 3]`` uint8 picture from ``agentview`` or ``wrist``."""
+        if self._renderer is None:
+            self._renderer = OffscreenRenderer(self.model)
+        mujoco.mj_camlight(self.model, self.data)
+        return self._renderer.render(self.model, self.data, camera, width, height)
+
+    # Inside ------------------------------------------------------------------------------------
+
+    def _load(self, scene: Scene) -> None:
+        if self._scene is not None and self._scene.id == scene.id:
+            return
+        compiled = self._cache.get(scene)
+        self.model = compiled.model
+        self.data = mujoco.MjData(self.model)
+        self._sensor = Sensor(compiled, self.family.schema)
+        self._arm = np.array([self.model.joint(n).qposadr[0] for n in robot.ARM_JOINTS])
+        self._fingers = np.array(
+            [self.model.joint(f"{side}_slide").qposadr[0] for side in ("left", "right")]
+        )
+        self._scene = scene
+        self._instruction = encode_instruction(scene.task.instruction)
+        goal = scene.task.goal
+        self._mover = self.family.schema.role_offset(goal.roles[0]) + 1
+
+    def _checked_action(self, action: Any) -> np.ndarray:
+        values = np.asarray(action, dtype=np.float64)
+        if values.shape != (7,):
+            raise ValueError(f"the action has the shape {values.shape}; allowed: (7,)")
+        finite = np.isfinite(values)
+        if not finite.all():
+            index = int(np.argmin(finite))
+            raise ValueError(
+                f"action[{index}] is {values[index]}; allowed: finite numbers in [-1, 1]"
+            )
+        # Rounded to float32 like the action space, so that what is stored is what acted.
+        return np.clip(values.astype(np.float32), -1.0, 1.0).astype(np.float64)
+
+    def _simulate(self, action: np.ndarray) -> None:
+        data = self.data
+        position, rotation = self._sensor.gripper(data)
+        quat = np.empty(4)
+        mujoco.mju_mat2Quat(quat, rotation.ravel())
+        before = self._targets
+        after = self._controller.move(action, position.copy(), quat)
+        self._command = float(action[6])
+        data.ctrl[7] = robot.FINGER * (1.0 - self._command) / 2.0
+        start = data.time
+        change = (after - before) / self._blocks
+        for block in range(1, self._blocks + 1):
+            data.ctrl[:7] = before + block * change
+            mujoco.mj_step(self.model, data, _BLOCK)
+        self._targets = after
+        # MuJoCo resets the data by itself when physics diverges; time then runs backwards.
+        if data.time < start or not math.isfinite(float(data.qpos.sum() + data.qvel.sum())):
+            mujoco.mj_resetData(self.model, data)
+            self.failure = "physics diverged"
+
+    def _read(self) -> None:
+        """Bring positions and contacts up to the current state, and evaluate the verifier.
+
+        MuJoCo's own are one physics step old; reading them fresh makes features a function of the
+        state, so that a restored state gives the same ones.
+        """
+        mujoco.mj_kinematics(self.model, self.data)
+        mujoco.mj_collision(self.model, self.data)
+        self.features = self._sensor.features(self.data, self._command)
+        self._named = {"success": self.family.success(self.scene, self.features)}
+        x, y, z = self.features[self._mover : self._mover + 3]
+        if not self.failure and (z < -0.02 or abs(x - TABLE_X) > TABLE[0] or abs(y) > TABLE[1]):
+            self.failure = f"{self.scene.task.goal.roles[0]} off the table"
+        if self.failure:
+            self._named["success"] = np.False_
+
+    def _observation(self) -> Obs:
+        obs: Obs = {"proprio": self._sensor.proprio(self.data)}
+        if self.obs_mode != "rgb":
+            obs["objects"] = self._sensor.objects(self.data, self._order)
+        obs["instruction"] = self._instruction.copy()
+        if self.obs_mode in ("rgb", "rgb+state"):
+            for camera in ("agentview", "wrist"):
+                obs[camera] = self.picture(camera, self.image_size, self.image_size)
+        if self.obs_mode == "privileged":
+            obs["features"] = self.features.astype(np.float32)
+        return obs
+
+    def _info(self) -> dict[str, Any]:
+        success = bool(self._named["success"])
+        info: dict[str, Any] = {
+            "success": success,
+            "is_success": success,
+            "sparse_reward": 1.0 if success else 0.0,
+            "scene_id": self.scene.id,
+            "instruction": self.scene.task.instruction,
+            "failure": self.failure,
+        }
+        if self.potential is not None:
+            info["potential"] = float(self.potential(self.features))
+            info["stage"] = int(self.potential.stage(self.features))
+        return info
+
+    def _observation_space(self) -> spaces.Dict:
+        def box(low: float, high: float, shape: tuple[int, ...], dtype: type) -> spaces.Box:
+            return spaces.Box(low, high, shape, dtype)
+
+        parts: dict[str, spaces.Space[Any]] = {"proprio": box(-np.inf, np.inf, (8,), np.float32)}
+        if self.obs_mode != "rgb":
+            parts["objects"] = box(-np.inf, np.inf, (N_SLOTS, len(SLOT_COLUMNS)), np.float32)
+        parts["instruction"] = box(0, 255, (INSTRUCTION_BYTES,), np.uint8)
+        if self.obs_mode in ("rgb", "rgb+state"):
+            for camera in ("agentview", "wrist"):
+                parts[camera] = box(0, 255, (self.image_size, self.image_size, 3), np.uint8)
+        if self.obs_mode == "privileged":
+            parts["features"] = box(-np.inf, np.inf, (self.family.schema.size,), np.float32)
+        return spaces.Dict(parts)
+
+    def _program(self, potential: str | Mapping[str, Any] | None) -> PotentialProgram:
+        """The family's template, a program as data, or one read from a JSON file."""
+        if potential is None:
+            return self.family.template
+        if isinstance(potential, str):
+            try:
+                potential = json.loads(Path(potential).read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                raise SceneError(f"potential={potential!r} cannot be read: {error}") from error
+        return PotentialProgram.parse(potential, "potential=")
+
+
+def encode_instruction(text: str) -> np.ndarray:
+    """UTF-8 bytes ``[128]`` uint8, zero-padded. Raises :class:`SceneError` where it is too long."""
+    data = text.encode("utf-8")
+    if len(data) > INSTRUCTION_BYTES:
+        raise SceneError(
+            f"the instruction has {len(data)} bytes.", allowed=f"at most {INSTRUCTION_BYTES}"
+        )
+    out = np.zeros(INSTRUCTION_BYTES, dtype=np.uint8)
+    out[: len(data)] = np.frombuffer(data, dtype=np.uint8)
+    return out
+
+
+def decode_instruction(data: np.ndarray) -> str:
+    """The text of an ``instruction`` observation."""
+    return bytes(np.asarray(data, dtype=np.uint8)).rstrip(b"\0").decode("utf-8")
+
+
+def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    if value not in allowed:
+        raise SceneError(f"{name}={value!r}.", allowed=suggest(str(value), map(str, allowed)))

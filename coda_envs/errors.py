@@ -1,0 +1,87 @@
+"""The errors a user can cause, each with what is allowed and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CodaError(ValueError):
+    """Bad input from outside: a file, a configuration, a plugin, a run folder, a program.
+
+    The message names the thing and its value, then what is allowed, then the remedy. The command
+    line prints it without a traceback and exits with ``exit_code``.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self, problem: str, *, allowed: str | None = None, remedy: str | None = None
+    ) -> None:
+        self.problem = problem
+        self.allowed = allowed
+        self.remedy = remedy
+        parts = [problem]
+        if allowed:
+            parts.append(f"Allowed: {allowed}.")
+        if remedy:
+            parts.append(f"Remedy: {remedy}.")
+        super().__init__(" ".join(parts))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Survive the trip between processes with all three parts."""
+        return _rebuild, (type(self), self.problem, self.allowed, self.remedy)
+
+
+def _rebuild(
+    kind: type[CodaError], problem: str, allowed: str | None, remedy: str | None
+) -> CodaError:
+    return kind(problem, allowed=allowed, remedy=remedy)
+
+
+class ConfigError(CodaError):
+    """A configuration file or a ``--set`` that cannot be used."""
+
+    exit_code = 2
+
+
+class SceneError(CodaError):
+    """A scene, factor or scene file that cannot be used."""
+
+    exit_code = 3
+
+
+class PluginError(CodaError):
+    """A backbone, family or diagnostician that does not load or breaks its protocol."""
+
+    exit_code = 4
+
+
+class RunError(CodaError):
+    """A run folder or checkpoint that cannot be used."""
+
+    exit_code = 5
+
+
+class ProgramError(CodaError):
+    """A diagnosis, generation program or training program that does not fit its schema or scene."""
+
+    exit_code = 6
+
+
+class LearningError(CodaError):
+    """Training that cannot go on: an empty replay, a value that is not finite, nothing to learn."""
+
+    exit_code = 7
+
+
+class HeldOutError(SceneError):
+    """A scene meant for training lies in a region that is kept for testing."""
+
+
+def suggest(word: str, allowed: Iterable[str]) -> str:
+    """The allowed words in order, led by the closest match: ``'a', 'b' (did you mean 'b'?)``."""
+    words = sorted(allowed)
+    listed = ", ".join(repr(w) for w in words)
+    close = difflib.get_close_matches(word, words, n=1)
+    return f"{listed} (did you mean {close[0]!r}?)" if close else listed

@@ -1,0 +1,69 @@
+"""One off-screen renderer an environment, kept across scenes: no textures, so nothing to upload."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+
+from coda_envs.errors import CodaError
+
+
+class OffscreenRenderer:
+    """Draws any model of ours into RGB arrays. Hold one and close it; contexts are scarce."""
+
+    def __init__(self, model: mujoco.MjModel) -> None:
+        width, height = model.vis.global_.offwidth, model.vis.global_.offheight
+        try:
+            self._gl = mujoco.GLContext(width, height)
+            self._gl.make_current()
+            self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
+        except Exception as error:
+            # The GL libraries raise many types; the user needs the one remedy.
+            raise CodaError(
+                f"rendering is not available: {type(error).__name__}: {error}",
+                remedy="run `coda doctor`; on Debian `apt-get install libegl1 libgl1`, then "
+                "MUJOCO_GL=egl",
+            ) from error
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
+        self._option = mujoco.MjvOption()
+        self._camera = mujoco.MjvCamera()
+        self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._scene: mujoco.MjvScene | None = None
+        self._model: mujoco.MjModel | None = None
+
+    def render(
+        self,
+        model: mujoco.MjModel,
+        data: mujoco.MjData,
+        camera: str,
+        width: int,
+        height: int,
+    ) -> np.ndarray:
+        """An upright ``[height, width, 3]`` uint8 picture, a fresh array."""
+        self._gl.make_current()
+        if self._model is not model:
+            self._scene = mujoco.MjvScene(model, maxgeom=200)
+            self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False
+            self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
+            self._model = model
+        scene = self._scene
+        assert scene is not None
+        self._camera.fixedcamid = model.camera(camera).id
+        mujoco.mjv_updateScene(
+            model, data, self._option, None, self._camera, mujoco.mjtCatBit.mjCAT_ALL.value, scene
+        )
+        viewport = mujoco.MjrRect(0, 0, width, height)
+        mujoco.mjr_render(viewport, scene, self._context)
+        pixels = np.empty((height, width, 3), dtype=np.uint8)
+        mujoco.mjr_readPixels(pixels, None, viewport, self._context)
+        # OpenGL's first row is the lowest one.
+        return np.ascontiguousarray(pixels[::-1])
+
+    def close(self) -> None:
+        """Free the context."""
+        self._context.free()
+        self._gl.free()
+
+    def __del__(self) -> None:
+        # At interpreter exit the GL library may be gone already; a context dies with the process.
+        self._gl = None

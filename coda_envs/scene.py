@@ -1,0 +1,201 @@
+"""Scene (τ, σ, α): what to do, where things are, what things are like — as frozen data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
+
+from coda_envs.errors import SceneError
+from coda_envs.factors import Value
+
+#: Digits kept of every number, so that a scene survives YAML and JSON with the same id.
+DIGITS = 6
+
+#: Largest scene file that is read, in bytes.
+MAX_BYTES = 1_000_000
+
+
+class FrozenMap(dict[str, Any]):
+    """A dict that refuses change; scenes share their parts, so nobody may edit one in place."""
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("a scene is frozen: use scene.edit(path, value)")
+
+    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = _refuse  # type: ignore[assignment]
+    __ior__ = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenMap, (dict(self),)
+
+
+def _freeze(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return FrozenMap({k: _freeze(v) for k, v in value.items()})
+    if isinstance(value, float):
+        # Adding zero turns -0.0 into 0.0: the same pose must have the same id.
+        return round(value, DIGITS) + 0.0
+    return value
+
+
+def _thaw(value: Any) -> Any:
+    return {k: _thaw(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+
+
+Leaf = StrictFloat | StrictInt | StrictStr | StrictBool
+Frozen = PlainSerializer(_thaw)
+Choices = Annotated[Mapping[str, Leaf], AfterValidator(_freeze), Frozen]
+ByRole = Annotated[Mapping[str, Mapping[str, Leaf]], AfterValidator(_freeze), Frozen]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Goal(_Part):
+    """The goal predicate over roles, e.g. ``placed(target, receptacle)``."""
+
+    predicate: str
+    roles: tuple[str, ...]
+
+
+class Task(_Part):
+    """τ: the goal, the choices that make it up, and the language. Language is data."""
+
+    goal: Goal
+    instruction: str = Field(min_length=1, max_length=120)
+    paraphrases: tuple[Annotated[str, Field(min_length=1, max_length=120)], ...] = ()
+    choices: Choices = Field(default_factory=lambda: FrozenMap())
+
+
+class Scene(_Part):
+    """One immutable scene. ``family.scene(values)`` makes one, :meth:`edit` derives another.
+
+    Lengths are metres, masses kilograms, angles radians; positions are in the table frame (x away
+    from the robot, y to its left, z up, origin at the middle of the table's top).
+    """
+
+    family: str
+    task: Task
+    spatial: ByRole
+    attributes: ByRole
+
+    @cached_property
+    def id(self) -> str:
+        """sha256 of the canonical JSON, in hex."""
+        return hashlib.sha256(self.canonical_json().encode()).hexdigest()
+
+    def canonical_json(self) -> str:
+        """JSON with sorted keys, no spaces, numbers rounded to six digits."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON or YAML."""
+        return self.model_dump(mode="json")
+
+    def to_yaml(self) -> str:
+        """The scene as a YAML document a person can edit."""
+        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=100)
+
+    @cached_property
+    def values(self) -> Mapping[str, Value]:
+        """Every factor of the scene by its path, e.g. ``spatial.target.x`` → 0.05."""
+        return FrozenMap(dict(self._leaves()))
+
+    def _leaves(self) -> Iterator[tuple[str, Any]]:
+        for name, value in self.task.choices.items():
+            yield f"task.{name}", value
+        for group in ("spatial", "attributes"):
+            for role, fields in getattr(self, group).items():
+                for name, value in fields.items():
+                    yield f"{group}.{role}.{name}", value
+
+    def edit(self, path: str, value: Value) -> Scene:
+        """A new scene with one factor changed; see :meth:`edit_many`."""
+        return self.edit_many({path: value})
+
+    def edit_many(self, edits: Mapping[str, Value]) -> Scene:
+        """A new scene with these factors changed and everything else as it was.
+
+        Factors that an edit brings into being (a second distractor, say) take the middle of their
+        seed range; those it takes away go. The instruction is rewritten only if it was the one
+        the family writes; a user's own words stay. Raises :class:`SceneError` on an unknown path
+        or a value outside its range.
+        """
+        # Imported here: family.py builds scenes, so it imports this module.
+        from coda_envs.family import get_family
+
+        return get_family(self.family).edited(self, edits)
+
+
+def parse_scene(data: Any, source: str = "scene") -> Scene:
+    """A checked :class:`Scene` from plain data.
+
+    Raises :class:`SceneError` that names ``source``, the entry, its value and what is allowed.
+    """
+    from coda_envs.family import get_family
+
+    if not isinstance(data, Mapping):
+        raise SceneError(
+            f"{source} holds {type(data).__name__}, not a scene.",
+            allowed="a mapping with family, task, spatial and attributes",
+            remedy="start from `coda scene new --family pick-place`",
+        )
+    try:
+        scene = Scene.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(p) for p in first["loc"] if p not in ("float", "int", "str", "bool"))
+        more = error.error_count() - 1
+        raise SceneError(
+            f"{source}: {where or 'scene'} is {_short(first.get('input'))}: {first['msg']}"
+            + (f" (and {more} more)." if more else "."),
+            remedy="compare with `coda scene new --family pick-place`",
+        ) from error
+    try:
+        return get_family(scene.family).checked(scene)
+    except SceneError as error:
+        raise SceneError(
+            f"{source}: {error.problem}", allowed=error.allowed, remedy=error.remedy
+        ) from error
+
+
+def load_scene(path: Path | str) -> Scene:
+    """Read a scene from a YAML or JSON file; see :func:`parse_scene` for the errors."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise SceneError(f"{path} is larger than {MAX_BYTES} bytes: not a scene file.")
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SceneError(
+            f"scene file {path} cannot be read: {error.strerror}.",
+            remedy="write one with `coda scene new --family pick-place > my_scene.yaml`",
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        if isinstance(error, SceneError):
+            raise
+        raise SceneError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    return parse_scene(data, str(path))
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

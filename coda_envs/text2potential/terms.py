@@ -1,0 +1,206 @@
+"""Closed registry of progress terms: what a potential can measure on the way to a stage's gate.
+
+A term takes ``features [..., F]``, role names and a scale, and returns ``[...]`` in [0, 1], where
+1 is best. It reads the current state only. A role that the scene lacks gives 0. The role name
+``gripper`` stands for the point between the fingertips, ``table`` for the table's top.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from coda_envs import predicates
+from coda_envs.errors import ProgramError, suggest
+from coda_envs.features import FeatureSchema
+from coda_envs.predicates import REST_SPEED, REST_SPIN, View
+from coda_envs.programs.potential import Term
+
+GRIPPER = "gripper"
+TABLE = "table"
+#: The one role whose touch the state features record besides pads and table.
+RECEPTACLE = "receptacle"
+
+#: ``stable`` is 1 at rest and falls to 0 at this many times the resting speed.
+RESTLESS = 10.0
+
+
+def _clip(value: np.ndarray) -> np.ndarray:
+    return np.asarray(np.clip(value, 0.0, 1.0))
+
+
+def distance(view: View, roles: tuple[str, ...], scale: float) -> np.ndarray:
+    """1 − gap / scale. From the gripper: the distance in space to the nearest point of the
+    middle half of the object's height, as the predicate ``near`` measures it. Between two objects:
+    the horizontal gap of their middles, since height is a term of its own.
+    """
+    if GRIPPER not in roles:
+        return _clip(1.0 - view.horizontal_gap(roles[0], roles[1]) / scale)
+    role = roles[1] if roles[0] == GRIPPER else roles[0]
+    gap = view.gripper_position() - view.position(role)
+    vertical = np.maximum(np.abs(gap[..., 2]) - 0.5 * view.of(role, "half_z"), 0.0)
+    length = np.sqrt(gap[..., 0] ** 2 + gap[..., 1] ** 2 + vertical**2)
+    return _clip(1.0 - length / scale)
+
+
+def height(view: View, roles: tuple[str, ...], scale: float) -> np.ndarray:
+    """Underside of the first role above the table, or above the surface of a second role,
+    divided by the scale.
+    """
+    above = view.of(roles[0], "z") - view.of(roles[0], "half_z")
+    if len(roles) == 2:
+        above = above - view.of(roles[1], "surface_z")
+    return _clip(above / scale)
+
+
+def alignment(view: View, roles: tuple[str, ...], scale: float | None) -> np.ndarray:
+    """1 − (turn between gripper and object) / scale, the turn taken modulo the object's
+    ``yaw_period``; by default the scale is half the period, so that the worst turn gives 0.
+    An object that looks the same from everywhere gives 1.
+    """
+    period = view.of(roles[0], "yaw_period")
+    round_ = period <= 0.0
+    period = np.where(round_, 1.0, period)
+    turn = np.mod(view.gripper("yaw") - view.of(roles[0], "yaw"), period)
+    turn = np.minimum(turn, period - turn)
+    share = turn / (0.5 * period if scale is None else scale)
+    return np.where(round_, 1.0, _clip(1.0 - share))
+
+
+def upright(view: View, roles: tuple[str, ...], scale: float) -> np.ndarray:
+    """1 − (tilt of the object's own vertical axis) / scale."""
+    tilt = np.arccos(np.clip(view.of(roles[0], "upright"), -1.0, 1.0))
+    return _clip(1.0 - tilt / scale)
+
+
+def contact(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
+    """Gripper: the share of the two finger pads that touch the object. Receptacle or table: 1
+    where the object touches it.
+    """
+    role, other = roles if roles[1] in (GRIPPER, TABLE, RECEPTACLE) else roles[::-1]
+    if other == GRIPPER:
+        return _clip(0.5 * (view.of(role, "left") + view.of(role, "right")))
+    return _clip(view.of(role, "table" if other == TABLE else "supported"))
+
+
+def grasped(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
+    """1 where both finger pads touch the object."""
+    return predicates.grasped(view, roles[0]).astype(float)
+
+
+def released(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
+    """1 where no finger pad touches the object."""
+    return predicates.released(view, roles[0]).astype(float)
+
+
+def stable(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
+    """1 where the object is at rest, falling to 0 at ``RESTLESS`` times the resting speeds."""
+    speed = view.of(roles[0], "speed") / REST_SPEED
+    spin = view.of(roles[0], "spin") / REST_SPIN
+    return _clip((RESTLESS - np.maximum(speed, spin)) / (RESTLESS - 1.0))
+
+
+def inside_fraction(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
+    """Horizontal depth of the first role's middle inside the second's inner radius, as a share
+    of that radius: 1 in the centre, 0 at the edge and beyond.
+    """
+    inner = view.of(roles[1], "inner")
+    gap = view.horizontal_gap(roles[0], roles[1])
+    return np.where(inner > 0.0, _clip(1.0 - gap / np.where(inner > 0.0, inner, 1.0)), 0.0)
+
+
+@dataclass(frozen=True)
+class TermSpec:
+    """A registered term: its function, how many roles it takes, and its scale.
+
+    ``default_scale`` (in ``unit``) is used where a program gives none; ``unit`` is empty where
+    the term takes no scale.
+    """
+
+    function: Callable[..., np.ndarray]
+    arity: tuple[int, ...]
+    unit: str = ""
+    default_scale: float | None = None
+
+
+REGISTRY: Mapping[str, TermSpec] = {
+    "distance": TermSpec(distance, (2,), "m", 0.30),
+    "height": TermSpec(height, (1, 2), "m", 0.10),
+    "alignment": TermSpec(alignment, (1,), "rad", None),
+    "upright": TermSpec(upright, (1,), "rad", math.pi / 2),
+    "contact": TermSpec(contact, (2,)),
+    "grasped": TermSpec(grasped, (1,)),
+    "released": TermSpec(released, (1,)),
+    "stable": TermSpec(stable, (1,)),
+    "inside_fraction": TermSpec(inside_fraction, (2,)),
+}
+
+#: Terms of the schema whose state features no family has yet, and what they would read.
+UNMEASURED: Mapping[str, str] = {
+    "joint_fraction": "a joint's opening",
+    "insertion_depth": "the depth of an inserted part",
+}
+
+
+def resolve(term: Term, schema: FeatureSchema) -> Callable[[View], np.ndarray]:
+    """The function View → ``[...]`` of one term, with names, roles and scale checked.
+
+    Raises :class:`ProgramError` on a term that the family's state cannot measure, a wrong number
+    of roles, an unknown role, a pair of roles whose touch is not recorded, or a scale on a term
+    that takes none.
+    """
+    if term.term in UNMEASURED:
+        raise ProgramError(
+            f"term {term.term!r} needs {UNMEASURED[term.term]}, which is not among the state "
+            f"features of this family.",
+            allowed=suggest(term.term, REGISTRY),
+        )
+    spec = REGISTRY[term.term]
+    if len(term.roles) not in spec.arity:
+        raise ProgramError(
+            f"term {term.term!r} got the roles {term.roles!r}.",
+            allowed=f"{' or '.join(map(str, spec.arity))} role(s)",
+        )
+    _check_roles(term, schema)
+    if term.scale is not None and not spec.unit:
+        raise ProgramError(
+            f"term {term.term!r} got the scale {term.scale:g}.",
+            allowed="no scale",
+            remedy="leave the scale out",
+        )
+    scale = spec.default_scale if term.scale is None else term.scale
+    function, roles = spec.function, term.roles
+    owners = [r for r in roles if r in schema.roles]
+
+    def evaluate(view: View) -> np.ndarray:
+        value = function(view, roles, scale)
+        for role in owners:
+            value = value * (view.of(role, "present") > 0.5)
+        return value
+
+    return evaluate
+
+
+def _check_roles(term: Term, schema: FeatureSchema) -> None:
+    """Every role is the family's, or ``gripper`` or ``table`` where the term knows them."""
+    extra = {"distance": (GRIPPER,), "contact": (GRIPPER, TABLE)}.get(term.term, ())
+    for role in term.roles:
+        if role not in schema.roles and role not in extra:
+            raise ProgramError(
+                f"term {term.term!r} names the role {role!r}.",
+                allowed=suggest(role, (*schema.roles, *extra)),
+                remedy="use a role of the family",
+            )
+    if len(set(term.roles)) != len(term.roles) or not set(term.roles) - set(extra):
+        raise ProgramError(
+            f"term {term.term!r} got the roles {term.roles!r}.",
+            allowed="different roles, at least one of them an object",
+        )
+    if term.term == "contact" and not set(term.roles) & {GRIPPER, TABLE, RECEPTACLE}:
+        raise ProgramError(
+            f"term 'contact' got the roles {term.roles!r}, whose touch is not recorded.",
+            allowed="an object with 'gripper', 'table' or 'receptacle'",
+        )

@@ -1,0 +1,174 @@
+"""RunConfig: every setting of a run, frozen, checked, and written back into the run folder."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+Strategy = Literal["sft", "uniform", "coda"]
+Signal = Literal["shaped", "sparse"]
+Suite = Literal["seed", "ood-dev", "ood"]
+
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Name = Annotated[str, Field(min_length=1)]
+
+
+def _as_tuple(value: Any) -> Any:
+    """YAML knows lists only; strict validation asks for the tuple that a frozen model keeps."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ValueError("a number, a text, true, false or null")
+
+
+#: The value of a plugin's option: plain data, no nesting.
+Option = Annotated[Any, AfterValidator(_plain)]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class BackboneConfig(_Settings):
+    """Which policy is trained, and its own options."""
+
+    name: Name = "flow_chunk"
+    """A built-in or installed backbone, `module:Class`, or the path of a Python file."""
+    options: dict[str, Option] = Field(default_factory=dict)
+    """Keyword arguments of the backbone; the backbone itself checks them."""
+
+
+class DemonstrationsConfig(_Settings):
+    """What the family's expert shows before training starts."""
+
+    episodes: Positive = 100
+    """Successful expert episodes, on scenes from the seed range."""
+    noise: Share = 0.1
+    """Standard deviation of the noise added to the expert's actions (1 = full action range)."""
+
+
+class SFTConfig(_Settings):
+    """Supervised fine-tuning of the backbone on the demonstrations."""
+
+    updates: Count = 3000
+    """Optimiser steps."""
+    batch_size: Positive = 256
+    """Chunks a step."""
+
+
+class CollectConfig(_Settings):
+    """The rollouts the learner learns from."""
+
+    warm_up_episodes: Count = 768
+    """Episodes of backbone plus noise before the critic's warm-up."""
+    episodes: Positive = 1280
+    """Episodes a round, warm-up not counted."""
+    episodes_per_block: Positive = 128
+    """Episodes between two blocks of learner updates."""
+    wide_share: Annotated[float, Field(ge=0.5, le=1.0)] = 0.5
+    """Least share of a round's scenes drawn from the whole generator range, not from modes."""
+
+
+class LearnerConfig(_Settings):
+    """The chunk critic and the bounded residual actor."""
+
+    warm_up_updates: Count = 1500
+    """Critic-only updates after the warm-up episodes."""
+    updates_per_block: Positive = 500
+    """Critic updates after each block of episodes; the actor takes every second one."""
+    batch_size: Positive = 160
+    """Transitions an update."""
+    demo_share: Share = 0.25
+    """Share of every batch that is demonstrations."""
+    discount: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.9924
+    """Discount of one environment step; 0.9924 is 0.97 over a chunk of four."""
+
+
+class DistilConfig(_Settings):
+    """Distillation of the residual policy's successes into the backbone, at a round's end."""
+
+    episodes: Count = 400
+    """Episodes of the residual policy; the successes are kept."""
+    updates: Count = 2500
+    """Optimiser steps of the backbone."""
+
+
+class DiagnosisConfig(_Settings):
+    """Who says why an episode failed, and how many causes are tested."""
+
+    diagnostician: Name = "trace"
+    """A built-in or installed diagnostician."""
+    episodes: Positive = 256
+    """Episodes a round in which failures are looked for."""
+    max_tested: Count = 4
+    """Diagnoses a round that get a control evaluation."""
+
+
+class ControlConfig(_Settings):
+    """Control evaluation of a diagnosis."""
+
+    max_per_arm: Positive = 32
+    """Most rollouts in each of the three arms."""
+
+
+class ProbesConfig(_Settings):
+    """The fixed scenes that measure learning progress."""
+
+    per_mode: Positive = 64
+    """Probe scenes for each difficulty mode."""
+
+
+class EvaluationConfig(_Settings):
+    """What is measured after every round, with the backbone alone."""
+
+    suites: Annotated[tuple[Suite, ...], BeforeValidator(_as_tuple)] = (
+        "seed",
+        "ood-dev",
+    )
+    """Suites to evaluate on. Nothing may be tuned on `ood`."""
+    episodes: Positive = 200
+    """Episodes a suite."""
+
+
+class RunConfig(_Settings):
+    """All settings of one run. Two runs with equal settings give equal numbers."""
+
+    seed: Count = 0
+    """Seed of everything random in the run."""
+    family: Name = "pick-place"
+    """The task family: built-in or installed."""
+    strategy: Strategy = "coda"
+    """`sft`: demonstrations only; `uniform`: scenes from the whole range; `coda`: the full loop."""
+    signal: Signal = "shaped"
+    """`shaped`: potentials compiled from diagnoses shape the reward; `sparse`: success only."""
+    rounds: Count = 2
+    """Rounds of generate, collect, diagnose, control, compile, train and measure."""
+    control_hz: Literal[10, 20] = 10
+    """Environment steps a second."""
+    workers: Positive = 1
+    """Processes that run rollouts. The results do not depend on it."""
+    backbone: BackboneConfig = BackboneConfig()
+    demonstrations: DemonstrationsConfig = DemonstrationsConfig()
+    sft: SFTConfig = SFTConfig()
+    collect: CollectConfig = CollectConfig()
+    learner: LearnerConfig = LearnerConfig()
+    distil: DistilConfig = DistilConfig()
+    diagnosis: DiagnosisConfig = DiagnosisConfig()
+    control: ControlConfig = ControlConfig()
+    probes: ProbesConfig = ProbesConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, every setting resolved, ready for JSON or YAML."""
+        return self.model_dump(mode="json")
+
+    def to_yaml(self) -> str:
+        """The resolved configuration as a document that :func:`load_config` reads back."""
+        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=100)

@@ -1,0 +1,83 @@
+"""Actor: what acts in a rollout — a backbone, alone or with a residual and exploration noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coda_trainer.backbone import Backbone, EncodingBackbone, ObsBatch, TrainableBackbone
+from coda_trainer.discovery import make_backbone
+from coda_trainer.learning.exploration import ExplorationNoise
+
+
+@dataclass(frozen=True)
+class ActorSpec:
+    """An actor as plain data, so that worker processes can build it.
+
+    ``folder``: the backbone's weights (None: as constructed). ``residual``: the residual actor's
+    folder. Folders must not change while the spec is in use: a worker reads each once.
+    """
+
+    backbone: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    folder: Path | None = None
+    residual: Path | None = None
+    noise: ExplorationNoise | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What a worker's cache tells actors apart by."""
+        options = sorted(f"{k}={v!r}" for k, v in self.options.items())
+        return (self.backbone, *options, str(self.seed), str(self.folder), str(self.residual))
+
+
+class Actor:
+    """A built actor: ``chunk(obs, …)`` gives the actions to execute."""
+
+    def __init__(self, spec: ActorSpec) -> None:
+        self.backbone: Backbone = make_backbone(spec.backbone, seed=spec.seed, **spec.options)
+        if spec.folder is not None:
+            assert isinstance(self.backbone, TrainableBackbone)
+            self.backbone.load(spec.folder)
+        self.residual = None
+        if spec.residual is not None:
+            # Imported here: a backbone alone must not need torch.
+            from coda_trainer.learning.residual import ResidualActor
+
+            self.residual = ResidualActor.load(spec.residual)
+
+    @property
+    def execute(self) -> int:
+        """h, the actions executed before looking again."""
+        return self.backbone.spec.execute
+
+    def chunk(
+        self,
+        obs: ObsBatch,
+        *,
+        seed: int,
+        noise: ExplorationNoise | None = None,
+        rngs: Sequence[np.random.Generator] = (),
+        multipliers: Sequence[float] = (),
+    ) -> np.ndarray:
+        """The next actions ``[B, h, A]`` for B observations.
+
+        ``noise`` draws row i from ``rngs[i]``, scaled by ``multipliers[i]``.
+        """
+        spec = self.backbone.spec
+        chunk = self.backbone.sample(obs, seed=seed if spec.seedable else None)[:, 0]
+        chunk = np.array(chunk[:, : spec.execute], dtype=np.float32)
+        if self.residual is not None:
+            assert isinstance(self.backbone, EncodingBackbone)
+            chunk = self.residual.act(self.backbone.encode(obs), chunk)
+        if noise is not None:
+            rows = [
+                noise(chunk[i : i + 1], rngs[i : i + 1], multipliers[i]) for i in range(len(chunk))
+            ]
+            chunk = np.concatenate(rows)
+        return chunk

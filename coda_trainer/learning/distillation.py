@@ -1,0 +1,39 @@
+"""Distillation: from a residual policy's successes to chunks that the backbone can learn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from coda_envs.errors import LearningError
+from coda_trainer.backbone import ChunkBatch
+from coda_trainer.episode import Episode
+from coda_trainer.learning.behaviour_cloning import chunk_arrays
+from coda_trainer.learning.reader import Reader
+from coda_trainer.learning.residual import ResidualActor
+
+
+def distil_selection(
+    episodes: Sequence[Episode], actor: ResidualActor, reader: Reader, horizon: int
+) -> ChunkBatch:
+    """The successes among ``episodes`` as chunks, labelled by the noiseless residual policy.
+
+    ``reader``: the frozen base's, as in the rollouts. ``horizon``: H of the backbone. The residual
+    speaks for the h actions that execute; the other H − h of a chunk are marked invalid, as is
+    what would reach past the episode's end. Raises :class:`LearningError` where no episode
+    succeeded: there is nothing to learn from, and the caller keeps the backbone as it is.
+    """
+    kept = [e for e in episodes if e.success]
+    if not kept:
+        raise LearningError(
+            f"none of {len(episodes)} episodes succeeded: there is nothing to distil.",
+            remedy="train the residual longer, on easier scenes, or collect more episodes",
+        )
+    execute = actor.config.execute
+    chunks = chunk_arrays(kept, horizon)
+    encoding, base = reader(chunks.obs)
+    ran = chunks.valid & (np.arange(horizon) < execute)
+    actions = np.zeros_like(chunks.actions)
+    actions[:, :execute] = actor.act(encoding, base)
+    return ChunkBatch(chunks.obs, actions * ran[:, :, None], ran)

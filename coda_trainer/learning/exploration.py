@@ -1,0 +1,53 @@
+"""Exploration noise on chunks, drawn from explicit generators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from coda_envs.errors import ConfigError
+
+#: Noise of (x, y, z, rotation x, rotation y, yaw, gripper), as multiples of its standard deviation.
+NOISE = (1.0, 1.0, 2.0, 1.0, 1.0, 3.0, 3.0)
+
+
+@dataclass(frozen=True)
+class ExplorationNoise:
+    """Gaussian noise, independent at every step: noise held over a chunk collapses rollouts.
+
+    ``std`` in action units, times ``per_dimension``; a chunk gets noise with probability
+    ``share``, the others run as they are.
+    """
+
+    std: float = 0.06
+    share: float = 0.8
+    per_dimension: tuple[float, ...] = NOISE
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.std) and self.std >= 0 and 0 <= self.share <= 1):
+            raise ConfigError(
+                f"exploration noise has std={self.std} and share={self.share}.",
+                allowed="std ≥ 0 and share in [0, 1]",
+            )
+
+    def __call__(
+        self, chunk: np.ndarray, rngs: Sequence[np.random.Generator], multiplier: float = 1.0
+    ) -> np.ndarray:
+        """Noisy ``chunk [B, h, A]`` within [-1, 1]; row i draws from ``rngs[i]`` alone."""
+        if len(rngs) != len(chunk) or chunk.shape[2] != len(self.per_dimension):
+            raise ConfigError(
+                f"exploration noise for {len(rngs)} generators and {len(self.per_dimension)} "
+                f"action dimensions got chunks of shape {chunk.shape}.",
+                allowed="one generator a row, one multiple an action dimension",
+            )
+        std = multiplier * self.std * np.asarray(self.per_dimension)
+        noisy = chunk.copy()
+        for row, rng in enumerate(rngs):
+            # Both are drawn every time, so that what follows in the stream is the same.
+            chosen = rng.random() < self.share
+            noise = rng.standard_normal(chunk.shape[1:]) * std
+            if chosen:
+                noisy[row] = np.clip(chunk[row] + noise, -1.0, 1.0)
+        return noisy
