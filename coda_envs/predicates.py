@@ -92,9 +92,7 @@ def over(view: View, role: str, receptacle: str) -> np.ndarray:
 def at(view: View, role: str, receptacle: str) -> np.ndarray:
     """Over the receptacle and no more than ``AT_HEIGHT`` above its surface."""
     underside = view.of(role, "z") - _reach_down(view, role)
-    return over(view, role, receptacle) & (
-        underside < view.of(receptacle, "surface_z") + AT_HEIGHT
-    )
+    return over(view, role, receptacle) & (underside < view.of(receptacle, "surface_z") + AT_HEIGHT)
 
 
 def released(view: View, role: str) -> np.ndarray:

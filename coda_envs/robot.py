@@ -327,4 +327,9 @@ class Controller:
         """Inverse kinematics from the current joints; returns the remaining error (m + rad)."""
         self.position = np.array(position, dtype=float)
         self.quat = np.array(quat, dtype=float)
-        return self._solve(iterations)
+        error = np.inf
+        for _ in range(iterations):
+            error = self._solve(1)
+            if error < 1e-4:
+                break
+        return error

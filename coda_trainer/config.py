@@ -74,6 +74,12 @@ class CollectConfig(_Settings):
     """Episodes between two blocks of learner updates."""
     wide_share: Annotated[float, Field(ge=0.5, le=1.0)] = 0.5
     """Least share of a round's scenes drawn from the whole generator range, not from modes."""
+    scenes: Positive = 512
+    """Distinct scenes of the whole range in a round; each serves several episodes."""
+    scenes_per_mode: Positive = 128
+    """Distinct scenes of each difficulty mode in a round."""
+    replay_megabytes: Positive = 512
+    """Most memory for recorded rollouts; the oldest episodes go first."""
 
 
 class LearnerConfig(_Settings):
@@ -131,6 +137,7 @@ class EvaluationConfig(_Settings):
     suites: Annotated[tuple[Suite, ...], BeforeValidator(_as_tuple)] = (
         "seed",
         "ood-dev",
+        "ood",
     )
     """Suites to evaluate on. Nothing may be tuned on `ood`."""
     episodes: Positive = 200

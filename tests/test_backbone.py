@@ -5,17 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from coda_envs.errors import CodaError, ConfigError, PluginError, RunError
 from coda_envs.family import get_family
+from coda_envs.scene import Scene
 from coda_trainer.backbone import (
     REGISTERED,
     BackboneSpec,
@@ -55,6 +57,8 @@ class Still:
 class Linear(TorchBackbone):
     """The smallest policy there can be: actions are a linear function of proprio."""
 
+    module: nn.Linear
+
     def __init__(self, seed: int = 0) -> None:
         spec = BackboneSpec("linear", 2, 1, state_keys=("proprio",), trainable=True)
         with initialised_from(seed):
@@ -70,11 +74,12 @@ class Linear(TorchBackbone):
 
     def sample(self, obs: ObsBatch, n: int = 1, *, seed: int | None = None) -> np.ndarray:
         with torch.inference_mode():
-            return self._chunks(obs).clamp(-1, 1).numpy()[:, None].repeat(n, 1)
+            chunks = self._chunks(obs).clamp(-1, 1)
+            return np.asarray(chunks[:, None].expand(-1, n, -1, -1))
 
     def _chunks(self, obs: ObsBatch) -> Tensor:
-        chunks: Tensor = self.module(torch.as_tensor(obs["proprio"])).view(-1, 2, 7)
-        return chunks
+        chunks: Tensor = self.module(torch.as_tensor(obs["proprio"]))
+        return chunks.reshape(-1, 2, 7)
 
 
 def linear_data(count: int, seed: int = 0) -> ChunkBatch:
@@ -315,11 +320,15 @@ def test_a_loss_that_is_not_finite_changes_nothing() -> None:
 # Behaviour cloning ----------------------------------------------------------------------------
 
 
+@cache
+def a_scene() -> Scene:
+    return get_family("pick-place").sample(np.random.default_rng(0))
+
+
 def episode(length: int, offset: int = 0) -> Episode:
-    scene = get_family("pick-place").sample(np.random.default_rng(0))
     steps = np.arange(offset, offset + length + 1, dtype=np.float32)
     return Episode(
-        scene=scene,
+        scene=a_scene(),
         seed=0,
         observations={"proprio": np.repeat(steps[:, None], 3, axis=1)},
         actions=np.repeat(steps[:-1, None], 7, axis=1) + 1,
@@ -332,6 +341,7 @@ def episode(length: int, offset: int = 0) -> Episode:
     )
 
 
+@settings(deadline=None)
 @given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=4), horizon=st.integers(1, 5))
 def test_chunks_are_the_next_actions_and_never_cross_an_episode(
     lengths: list[int], horizon: int
@@ -360,7 +370,8 @@ def test_training_is_reproducible_and_gives_the_learning_rate_back() -> None:
     data, extra = linear_data(64), linear_data(16, seed=1)
     runs = []
     for _ in range(2):
-        backbone, seen = Linear(), []
+        backbone = Linear()
+        seen: list[int] = []
         metrics = train_backbone(
             backbone,
             data,
@@ -368,7 +379,7 @@ def test_training_is_reproducible_and_gives_the_learning_rate_back() -> None:
             batch_size=16,
             rng=np.random.default_rng(0),
             demonstrations=extra,
-            progress=lambda step, _, seen=seen: seen.append(step),
+            progress=lambda step, _: seen.append(step),  # noqa: B023
         )
         assert seen == list(range(1, 21))
         assert backbone.optimizer.param_groups[0]["lr"] == backbone.learning_rate

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 import resource
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from command_line import process, strict
 
 from coda_envs.scene import load_scene
 from coda_trainer.cli import main
-
-ROOT = Path(__file__).parents[1]
 
 
 class Answer(NamedTuple):
@@ -43,29 +38,6 @@ def coda(
         return Answer(code, *capfd.readouterr())
 
     return call
-
-
-def process(
-    words: list[str], cwd: Path, env: Mapping[str, str] | None = None, **options: Any
-) -> subprocess.Popen[str]:
-    """Start one command line in a process of its own, as a user does."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "coda_trainer.cli", *words],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
-        text=True,
-        stderr=subprocess.PIPE,
-        **{"stdout": subprocess.PIPE, **options},
-    )
-
-
-def strict(text: str) -> Any:
-    """Parse one JSON document; NaN and Infinity are errors."""
-
-    def refuse(word: str) -> None:
-        raise AssertionError(f"{word} is not JSON")
-
-    return json.loads(text, parse_constant=refuse)
 
 
 @pytest.fixture
@@ -221,9 +193,9 @@ BAD_TRAINING: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
         ("pick-placed", "'pick-place'"),
     ),
     "plugin raises": (
-        ("--config", "run.yaml", "--plugin", "raises.py"),
+        ("--config", "run.yaml", "--plugin", "bad.py"),
         4,
-        ("raises.py", "no lib"),
+        ("bad.py", "no lib"),
     ),
     "plugin leaves": (("--config", "run.yaml", "--plugin", "leaves.py"), 4, ("leaves.py", "bye")),
     "plugin missing": (("--config", "run.yaml", "--plugin", "no.py"), 4, ("no.py", "not exist")),
@@ -244,7 +216,7 @@ def test_bad_training_input_is_one_clear_error_and_harms_nothing(
     coda: Coda, tmp_path: Path, config: Path, case: str
 ) -> None:
     words, code, expected = BAD_TRAINING[case]
-    (tmp_path / "raises.py").write_text("raise ImportError('no lib')\n")
+    (tmp_path / "bad.py").write_text("raise ImportError('no lib')\n")
     (tmp_path / "leaves.py").write_text("print('noise')\nraise SystemExit('bye')\n")
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "mine.txt").write_text("precious")
@@ -322,12 +294,12 @@ def test_no_words_show_the_help(coda: Coda) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
-    started = process(["scene", "new"], tmp_path)
-    assert started.stdout is not None
-    assert started.stderr is not None
-    started.stdout.close()
-    assert started.stderr.read() == ""
-    assert started.wait(timeout=60) == 141
+    with process(["scene", "new"], tmp_path) as started:
+        assert started.stdout is not None
+        assert started.stderr is not None
+        started.stdout.close()
+        assert started.stderr.read() == ""
+    assert started.returncode == 141
 
 
 def test_a_full_disk_behind_standard_output_is_an_error(tmp_path: Path) -> None:
@@ -337,82 +309,3 @@ def test_a_full_disk_behind_standard_output_is_an_error(tmp_path: Path) -> None:
     assert started.returncode == 8
     assert err.startswith("error: ")
     assert len(err.splitlines()) == 1
-
-
-# Doctor and plugins ----------------------------------------------------------------------------
-
-#: Entry points as broken or left-over third-party distributions have them.
-PLUGIN = """
-import sys
-print("noise on standard output")
-if "{what}" == "raises": import a_library_that_is_not_there
-if "{what}" == "leaves": sys.exit("bye")
-def make(seed=0): raise RuntimeError("not today")
-"""
-
-
-@pytest.fixture
-def installed(tmp_path: Path) -> dict[str, str]:
-    """A folder of installed distributions with bad entry points; the environment to see it."""
-    site = tmp_path / "site"
-    for what in ("raises", "leaves", "prints"):
-        info = site / f"third_{what}-1.2.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: third-{what}\nVersion: 1.2\n")
-        entries = "".join(
-            f"[{group}]\n{what}-{kind} = third_{what}:make\ngone-{what}-{kind} = third_nowhere:make\n"
-            + (f"{own} = third_{what}:make\n" if what == "prints" else "")
-            for group, kind, own in (
-                ("coda.backbones", "backbone", "flow_chunk"),
-                ("coda.families", "family", "pick-place"),
-                ("coda.diagnosticians", "diagnostician", "trace"),
-            )
-        )
-        (info / "entry_points.txt").write_text(entries)
-        (site / f"third_{what}.py").write_text(PLUGIN.format(what=what))
-    return {"PYTHONPATH": f"{ROOT}{os.pathsep}{site}"}
-
-
-def test_broken_plugins_break_nothing_and_are_named(
-    tmp_path: Path, installed: dict[str, str], config: Path
-) -> None:
-    done = process(["doctor", "--json"], tmp_path, installed)
-    out, err = done.communicate(timeout=100)
-    document = strict(out)
-    assert done.returncode == (0 if document["ok"] else 1), err
-    findings = {f["name"]: f for f in document["findings"]}
-    for kind in ("backbone", "family", "diagnostician"):
-        for what, cause in (("raises", "a_library_that_is_not_there"), ("leaves", "bye")):
-            finding = findings[f"{kind} {what}-{kind}"]
-            assert finding["status"] == "warn"
-            assert cause in finding["found"]
-            assert f"third-{what} 1.2" in finding["found"]
-            assert findings[f"{kind} gone-{what}-{kind}"]["status"] == "warn"
-        own = {"backbone": "flow_chunk", "family": "pick-place", "diagnostician": "trace"}[kind]
-        assert "built-in" in findings[f"{kind} {own}"]["found"]
-        assert findings[f"{kind} prints-{kind}"]["status"] == "ok"
-    assert "noise" in err
-
-    words = ["train", "--config", "run.yaml", "--backbone", "raises-backbone", "--out", "out"]
-    done = process(words, tmp_path, installed)
-    out, err = done.communicate(timeout=60)
-    assert done.returncode == 4
-    assert out == ""
-    for word in ("raises-backbone", "third-raises 1.2", "a_library_that_is_not_there"):
-        assert word in err
-    assert not (tmp_path / "out").exists()
-
-
-def test_doctor_says_what_to_install_when_nothing_can_be_drawn(
-    coda: Coda, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MUJOCO_GL", "no-such-driver")
-    answer = coda("doctor", "--json")
-    assert answer.code == 1
-    document = strict(answer.out)
-    assert document["ok"] is False
-    finding = next(f for f in document["findings"] if f["name"] == "rendering")
-    assert finding["status"] == "fail"
-    assert "no-such-driver" in finding["found"]
-    assert "apt-get install libegl1 libgl1" in finding["remedy"]
-    assert "apt-get install libegl1 libgl1" in document["error"]["remedy"]

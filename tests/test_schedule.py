@@ -6,16 +6,21 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coda_envs.errors import ConfigError, RunError
+from coda_envs.programs.diagnosis import Diagnosis
+from coda_trainer.memory import lifecycle
+from coda_trainer.memory.modes import mode_of
+from coda_trainer.memory.progress import Measurement, ProgressEstimate
 from coda_trainer.rounds.schedule import (
     WIDE,
     Standing,
     allocate,
     curriculum_weights,
     largest_remainder,
+    standing,
 )
 
 N = 64
@@ -36,7 +41,7 @@ def test_weights_equal_a_hand_calculation() -> None:
     assert (weights[WIDE], weights["d"]) == (0.6, 0.0)
 
 
-standing = st.builds(
+rows = st.builds(
     lambda k, n, p, removed: (min(k, n), n, p, removed),
     st.integers(0, N),
     st.sampled_from([0, 1, N]),
@@ -45,11 +50,12 @@ standing = st.builds(
 )
 
 
-@given(st.lists(standing, max_size=12), st.floats(0.5, 1), st.floats(0, 1), st.integers(0, 300))
+@settings(deadline=None)
+@given(st.lists(rows, max_size=12), st.floats(0.5, 1), st.floats(0, 1), st.integers(0, 300))
 def test_any_standing_gives_shares_and_whole_scenes(
-    rows: list[tuple[int, int, float | None, bool]], wide: float, floor: float, n: int
+    drawn: list[tuple[int, int, float | None, bool]], wide: float, floor: float, n: int
 ) -> None:
-    standings = [Standing(f"m{i}", *row) for i, row in enumerate(rows)]
+    standings = [Standing(f"m{i}", *row) for i, row in enumerate(drawn)]
     weights = curriculum_weights(standings, wide_share=wide, floor=floor)
     assert sum(weights.values()) == pytest.approx(1.0, abs=1e-9)
     assert all(math.isfinite(w) and 0 <= w <= 1 for w in weights.values())
@@ -120,6 +126,27 @@ def test_ten_thousand_modes() -> None:
     assert counts[WIDE] == 25_000
 
 
+def test_standing_of_a_mode_and_its_last_measurement() -> None:
+    claim = Diagnosis(
+        diagnostician="trace (privileged)",
+        family="pick-place",
+        scene_id="s",
+        episode_seed=0,
+        stage="grasp",
+        failed_predicate="grasped",
+        factor="attributes.target.size",
+        direction="high",
+    )
+    mode = mode_of(claim, 0, interval=(0.027, 0.031))
+    assert standing(mode, None) == Standing(mode.id, 0, 0, None)
+    first = Measurement((True, False, False), ())
+    assert standing(mode, first) == Standing(mode.id, 1, 3, None)
+    later = Measurement(first.probes, (), ProgressEstimate(0.1, 0.0, 0.2, 0.7))
+    assert standing(mode, later) == Standing(mode.id, 1, 3, 0.7)
+    removed = lifecycle.infeasible(mode, 1)
+    assert curriculum_weights([standing(removed, later)]) == {WIDE: 1.0, mode.id: 0.0}
+
+
 def test_no_mode_means_all_wide() -> None:
     assert curriculum_weights([]) == {WIDE: 1.0}
     assert allocate(7, {WIDE: 1.0}) == {WIDE: 7}
@@ -166,6 +193,7 @@ def test_small_rounds_keep_half_wide() -> None:
     assert allocate(5, {WIDE: 0.6, "a": 0.4}) == {WIDE: 3, "a": 2}
 
 
+@settings(deadline=None)
 @given(
     st.integers(0, 1000),
     st.lists(st.floats(0, 1e6), min_size=1, max_size=30).filter(lambda s: sum(s) > 1e-3),

@@ -1,37 +1,29 @@
-"""Text2potential: terms, staged potentials, the compiler, shaping and the reward wrapper."""
+"""Progress terms and staged potentials."""
 
 from __future__ import annotations
 
-import functools
-import itertools
 import json
 
-import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from program_cases import (
+    SCHEMA,
+    TEMPLATE,
+    diagnosis,
+    features,
+)
 
-from coda_envs.env import ManipulationEnv
 from coda_envs.errors import ProgramError
-from coda_envs.family import get_family
 from coda_envs.features import FeatureSchema
 from coda_envs.predicates import View
-from coda_envs.programs.diagnosis import Diagnosis
 from coda_envs.programs.potential import PotentialProgram, Term
 from coda_envs.text2potential import (
-    PotentialReward,
     compile_potential,
     compile_program,
-    shaping,
 )
 from coda_envs.text2potential.terms import REGISTRY, UNMEASURED, resolve
-
-FAMILY = get_family("pick-place")
-SCHEMA = FAMILY.schema
-TEMPLATE = FAMILY.template
-STAGES = TEMPLATE.stage_names
 
 TERMS = [
     Term(term="distance", roles=("gripper", "target"), scale=0.1),
@@ -52,47 +44,8 @@ TERMS = [
 ]
 
 
-def features(**columns: float) -> np.ndarray:
-    """One state ``[F]``: a 4 cm cube beside a plate at rest, with the columns given by name
-    (``target__x`` for ``target.x``)."""
-    row = np.zeros(SCHEMA.size)
-    base = {
-        "gripper.z": 0.3,
-        "target.present": 1.0,
-        "target.z": 0.02,
-        "target.upright": 1.0,
-        "target.half_x": 0.02,
-        "target.half_y": 0.02,
-        "target.half_z": 0.02,
-        "target.yaw_period": np.pi / 2,
-        "target.table": 1.0,
-        "receptacle.present": 1.0,
-        "receptacle.y": 0.2,
-        "receptacle.z": 0.005,
-        "receptacle.inner": 0.08,
-        "receptacle.surface_z": 0.01,
-    }
-    for name, value in (base | {k.replace("__", "."): v for k, v in columns.items()}).items():
-        row[SCHEMA.index(name)] = value
-    return row
-
-
 def value(term: Term, row: np.ndarray) -> float:
     return float(resolve(term, SCHEMA)(View(SCHEMA, row)))
-
-
-def diagnosis(stage: str, factor: str, direction: str = "high", **more: object) -> Diagnosis:
-    data = {
-        "diagnostician": "test",
-        "family": "pick-place",
-        "scene_id": "0",
-        "episode_seed": 0,
-        "stage": stage,
-        "failed_predicate": "grasped",
-        "factor": factor,
-        "direction": direction,
-    }
-    return Diagnosis.model_validate(data | more)
 
 
 states = st.integers(0, 2**32 - 1).map(
@@ -107,7 +60,9 @@ states = st.integers(0, 2**32 - 1).map(
 
 @given(states)
 @settings(max_examples=60, deadline=None)
-def test_every_term_is_bounded_on_any_state_and_the_same_alone_as_in_a_batch(rows: np.ndarray) -> None:
+def test_every_term_is_bounded_on_any_state_and_the_same_alone_as_in_a_batch(
+    rows: np.ndarray,
+) -> None:
     rows[:, [SCHEMA.index("target.present"), SCHEMA.index("receptacle.present")]] = 1.0
     for term in TERMS:
         function = resolve(term, SCHEMA)
@@ -259,7 +214,7 @@ def test_phi_keeps_leading_shapes_and_refuses_other_features() -> None:
     assert phi(rows.astype(np.float32)) == pytest.approx(phi(rows), abs=1e-6)
     with pytest.raises(ProgramError, match=str(SCHEMA.size)):
         phi(np.zeros(SCHEMA.size - 1))
-    with pytest.raises(ProgramError, match="distractor_9|unknown role|names the role"):
+    with pytest.raises(ProgramError, match="unknown role"):
         compile_potential(TEMPLATE, FeatureSchema(("cup", "saucer")))
 
 
@@ -274,6 +229,8 @@ def test_letting_go_at_the_goal_ends_at_one_and_letting_go_on_the_way_costs() ->
     carried = features(**held | {"gripper__y": 0.0}, target__z=0.15, gripper__z=0.15)
     dropped = features(target__z=0.15, gripper__z=0.15)
     assert phi(dropped) < phi(carried) - 0.2
+    # One pad that loses touch for an instant is no drop.
+    assert phi(features(target__z=0.15, gripper__z=0.15, target__left=1.0)) == phi(carried)
     hovering = features(**held, target__y=0.2, target__z=0.15, gripper__z=0.15)
     let_go_high = features(target__y=0.2, target__z=0.15, gripper__y=0.2, gripper__z=0.15)
     assert phi(let_go_high) <= phi(hovering)
@@ -284,250 +241,5 @@ def test_version_is_the_programs_content() -> None:
     again = PotentialProgram.parse(json.loads(TEMPLATE.canonical_json()))
     assert again == TEMPLATE
     assert phi.version == compile_potential(again, SCHEMA).version == TEMPLATE.hash
-    changed = compile_program(TEMPLATE, [diagnosis("grasp", "spatial.target.yaw")])
+    changed = compile_program(TEMPLATE, [diagnosis("spatial.target.yaw", stage="grasp")])
     assert compile_potential(changed, SCHEMA).version != phi.version
-
-
-# Expert episodes --------------------------------------------------------------------------------
-
-
-@functools.cache
-def expert_runs() -> list[np.ndarray]:
-    """Features ``[T+1, F]`` of successful expert episodes over the generator range, both rates."""
-    runs = []
-    for hz in (10, 20):
-        env = ManipulationEnv("pick-place", control_hz=hz)
-        rng = np.random.default_rng(hz)
-        for seed in range(8):
-            scene = FAMILY.sample(rng, "generator")
-            env.reset(seed=seed, options={"scene": scene})
-            expert = FAMILY.expert(seed)
-            rows, over = [env.features.copy()], False
-            while not over:
-                _, _, terminated, truncated, info = env.step(expert.act(env))
-                rows.append(env.features.copy())
-                over = terminated or truncated
-            if info["success"]:
-                runs.append(np.array(rows))
-    return runs
-
-
-def test_phi_never_drops_on_an_experts_success() -> None:
-    runs = expert_runs()
-    assert len(runs) >= 12, "the expert fails too often for this test to mean anything"
-    phi = compile_potential(TEMPLATE, SCHEMA)
-    for rows in runs:
-        values = phi(rows)
-        assert values[-1] == 1.0
-        assert values[0] < 0.2
-        assert np.diff(values).min() > -0.05
-        assert set(phi.stage(rows)) >= {0, 1, 2, 3, 4, 5}
-
-
-def test_compiled_programs_do_not_drop_either() -> None:
-    for stage, factor in itertools.product(STAGES, FAMILY.space.by_path):
-        phi = compile_potential(compile_program(TEMPLATE, [diagnosis(stage, factor)]), SCHEMA)
-        for rows in expert_runs()[::4]:
-            assert np.diff(phi(rows)).min() > -0.05, (stage, factor)
-
-
-# The compiler -----------------------------------------------------------------------------------
-
-claims = st.lists(
-    st.builds(
-        diagnosis,
-        st.sampled_from(STAGES),
-        st.sampled_from(tuple(FAMILY.space.by_path)),
-        st.sampled_from(("high", "low", "other")),
-    ),
-    max_size=12,
-)
-
-
-def test_every_factor_stage_and_direction_compiles_to_a_valid_program() -> None:
-    for stage, factor, direction in itertools.product(
-        STAGES, FAMILY.space.by_path, ("high", "low", "other")
-    ):
-        program = compile_program(TEMPLATE, [diagnosis(stage, factor, direction)])
-        compile_potential(program, SCHEMA)
-        assert program.stage_names == STAGES
-        assert [s.gate for s in program.stages] == [s.gate for s in TEMPLATE.stages]
-        share = {s.name: s.weight for s in program.stages}
-        assert share[stage] == 2.0
-        assert all(w == 1.0 for name, w in share.items() if name != stage)
-
-
-@given(claims, st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
-def test_compiling_ignores_order_and_repetition_and_is_idempotent(
-    given_claims: list[Diagnosis], random: object
-) -> None:
-    program = compile_program(TEMPLATE, given_claims)
-    compile_potential(program, SCHEMA)
-    shuffled = [*given_claims, *given_claims]
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert compile_program(TEMPLATE, shuffled) == program
-    assert compile_program(program, given_claims) == program
-    assert (program == TEMPLATE) == (not given_claims)
-
-
-@pytest.mark.parametrize(
-    ("stage", "factor", "expected"),
-    [
-        ("grasp", "spatial.target.yaw", {("reach", "alignment"), ("grasp", "alignment")}),
-        ("reach", "spatial.target.x", {("reach", "distance")}),
-        ("grasp", "attributes.target.size", {("reach", "alignment"), ("grasp", "alignment"),
-                                             ("grasp", "distance")}),
-        ("transport", "attributes.receptacle.rim", {("transport", "height")}),
-        ("place", "attributes.receptacle.size", {("place", "distance")}),
-        ("lift", "attributes.target.mass", {("grasp", "distance"), ("lift", "upright")}),
-        ("reach", "attributes.target.color", set()),
-    ],
-)  # fmt: skip
-def test_a_diagnosed_factor_is_measured_on_the_way_to_its_stage(
-    stage: str, factor: str, expected: set[tuple[str, str]]
-) -> None:
-    program = compile_program(TEMPLATE, [diagnosis(stage, factor)])
-    added = set()
-    for before, after in zip(TEMPLATE.stages, program.stages, strict=True):
-        old, new = before.progress.to_dict(), after.progress.to_dict()
-        for part in new.get("of", [new]):
-            if part != old and part not in old.get("of", []):
-                added.add((after.name, part["term"]))
-    assert added == expected
-
-
-def test_a_diagnosed_yaw_makes_turning_the_hand_worth_something() -> None:
-    plain = compile_potential(TEMPLATE, SCHEMA)
-    turned = compile_potential(
-        compile_program(TEMPLATE, [diagnosis("grasp", "spatial.target.yaw")]), SCHEMA
-    )
-    wrong, right = features(gripper__yaw=0.7), features(gripper__yaw=0.0)
-    assert plain(wrong) == plain(right)
-    assert turned(wrong) < turned(right)
-
-
-@pytest.mark.parametrize(
-    ("bad", "named"),
-    [
-        (diagnosis("graps", "spatial.target.x"), "did you mean 'grasp'"),
-        (diagnosis("grasp", "spatial.target.x", family="stack"), "stack"),
-        (diagnosis("grasp", "", abstain=True), "abstains"),
-    ],
-)
-def test_a_diagnosis_that_does_not_fit_is_refused(bad: Diagnosis, named: str) -> None:
-    with pytest.raises(ProgramError, match=named):
-        compile_program(TEMPLATE, [bad])
-
-
-# Shaping and the wrapper ------------------------------------------------------------------------
-
-
-@given(
-    st.lists(st.floats(0, 1), min_size=2, max_size=12),
-    st.floats(0.5, 1.0),
-    st.booleans(),
-)
-def test_the_discounted_shaped_return_of_an_episode_is_minus_phi_of_its_start(
-    phis: list[float], gamma: float, terminated: bool
-) -> None:
-    """Whatever the way, so a loop without success never pays."""
-    steps = len(phis) - 1
-    done = np.arange(steps) == (steps - 1 if terminated else steps)
-    extra = shaping(phis[:-1], phis[1:], gamma, np.ones(steps), done)
-    tail = 0.0 if terminated else gamma**steps * phis[-1]
-    assert float(gamma ** np.arange(steps) @ extra) == pytest.approx(tail - phis[0], abs=1e-9)
-    loop = np.array([*phis, phis[0]])
-    around = shaping(loop[:-1], loop[1:], gamma, 1, False)
-    assert float(gamma ** np.arange(len(around)) @ around) <= 1e-9
-
-
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=8), st.floats(0.5, 1.0), st.booleans())
-def test_a_chunk_is_shaped_like_its_steps_together(
-    phis: list[float], gamma: float, terminated: bool
-) -> None:
-    k = len(phis) - 1
-    done = np.arange(k) == (k - 1 if terminated else k)
-    steps = shaping(phis[:-1], phis[1:], gamma, 1, done)
-    chunk = shaping(phis[0], phis[-1], gamma, k, terminated)
-    assert float(gamma ** np.arange(k) @ steps) == pytest.approx(float(chunk), abs=1e-9)
-
-
-def _scene() -> dict[str, object]:
-    return FAMILY.sample(np.random.default_rng(5), "seed").to_dict()
-
-
-def test_the_wrapper_pays_the_difference_of_phi_and_zero_at_termination() -> None:
-    env = PotentialReward(ManipulationEnv("pick-place", scene=_scene(), control_hz=10), gamma=0.9)
-    inner = env.unwrapped
-    assert isinstance(inner, ManipulationEnv)
-    phi = compile_potential(TEMPLATE, SCHEMA)
-    _, info = env.reset(seed=0)
-    assert info["potential"] == float(phi(inner.features))
-    assert info["stage"] == 0
-    expert, terminated = FAMILY.expert(0), False
-    while not terminated:
-        before = float(phi(inner.features))
-        _, reward, terminated, truncated, info = env.step(expert.act(inner))
-        assert not truncated
-        after = float(phi(inner.features))
-        assert info["potential"] == after
-        assert info["stage"] == int(phi.stage(inner.features))
-        sparse = info["sparse_reward"]
-        assert sparse == float(terminated)
-        assert reward == pytest.approx(sparse + (0.0 if terminated else 0.9 * after) - before)
-    assert info["success"]
-    assert info["potential"] == 1.0
-
-
-def test_truncation_keeps_phi() -> None:
-    env = PotentialReward(
-        ManipulationEnv("pick-place", scene=_scene(), control_hz=10, max_steps=3), gamma=0.9
-    )
-    _, info = env.reset(seed=0)
-    truncated = False
-    while not truncated:
-        before = info["potential"]
-        _, reward, terminated, truncated, info = env.step(np.zeros(7))
-        assert not terminated
-        assert reward == pytest.approx(0.9 * info["potential"] - before)
-
-
-def test_a_restored_state_is_paid_like_the_first_time() -> None:
-    env = PotentialReward(ManipulationEnv("pick-place", scene=_scene(), control_hz=10))
-    env.reset(seed=0)
-    inner = env.unwrapped
-    assert isinstance(inner, ManipulationEnv)
-    down = np.array([0, 0, -1, 0, 0, 0, -1], dtype=float)
-    state = inner.get_state()
-    first = env.step(down)[1]
-    env.step(down)
-    inner.set_state(state)
-    assert env.step(down)[1] == first
-
-
-def test_the_wrapper_makes_a_proper_environment_that_its_spec_rebuilds() -> None:
-    program = compile_program(TEMPLATE, [diagnosis("grasp", "spatial.target.yaw")]).to_dict()
-    env = PotentialReward(gym.make("CoDA-PickPlace-v0", scene=_scene()), program, gamma=0.97)
-    check_env(env.unwrapped, skip_render_check=True)
-    spec = env.spec
-    assert spec is not None
-    again = gym.make(gym.envs.registration.EnvSpec.from_json(spec.to_json()))
-    rewards = []
-    for each in (env, again):
-        each.reset(seed=1)
-        rewards.append([each.step(np.full(7, -0.3, np.float32))[1] for _ in range(3)])
-    assert rewards[0] == rewards[1]
-
-
-def test_the_wrapper_refuses_what_it_cannot_shape() -> None:
-    scene = _scene()
-    with pytest.raises(ProgramError, match="already"):
-        PotentialReward(ManipulationEnv("pick-place", scene=scene, reward_mode="shaped"))
-    plain = ManipulationEnv("pick-place", scene=scene)
-    with pytest.raises(ProgramError, match="gamma"):
-        PotentialReward(plain, gamma=1.5)
-    with pytest.raises(ProgramError, match="stack"):
-        PotentialReward(plain, {**TEMPLATE.to_dict(), "family": "stack"})
-    with pytest.raises(ProgramError, match="stages"):
-        PotentialReward(plain, {"family": "pick-place"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,9 +63,9 @@ def apply_program(
 
     Raises :class:`ProgramError` where the program does not fit the family.
     """
-    family = get_family(scene.family)
-    check_program(program, family.space)
-    draft = _Draft(family.space, dict(scene.values), program.magnitude, rng)
+    space = get_family(scene.family).space
+    check_program(program, space)
+    draft = _Draft(space, scene, program.magnitude, rng)
     for guard in program.guards:
         reason = draft.unmet(guard)
         if reason:
@@ -73,25 +74,26 @@ def apply_program(
         reason = draft.apply(edit)
         if reason:
             return GuardNotMet(reason)
-    gone = sorted(draft.edited.keys() - draft.live())
+    gone = draft.edited - draft.values.keys()
     if gone:
-        return GuardNotMet(f"{gone[0]} does not exist in the edited scene")
-    return AppliedEdit(scene.edit_many(draft.edited), tuple(sorted(draft.edited)))
+        return GuardNotMet(f"{min(gone)} does not exist in the edited scene")
+    return AppliedEdit(draft.scene, tuple(sorted(draft.edited)))
 
 
 @dataclass
 class _Draft:
-    """The scene's values while the edits are carried out one after the other."""
+    """The scene while the edits are carried out one after the other."""
 
     space: FactorSpace
-    values: dict[str, Value]
+    scene: Scene
     magnitude: float
     rng: np.random.Generator
-    edited: dict[str, Value] = field(default_factory=dict)
+    edited: set[str] = field(default_factory=set)
 
-    def live(self) -> set[str]:
-        """Paths of the factors that exist by now."""
-        return {f.path for f in self.space.active(self.values)}
+    @property
+    def values(self) -> Mapping[str, Value]:
+        """Factors that exist by now."""
+        return self.scene.values
 
     def unmet(self, guard: Guard) -> str | None:
         """Why the scene does not meet the guard, or None."""
@@ -112,31 +114,31 @@ class _Draft:
             return self._swap(edit)
         if isinstance(edit, AddDistractorEdit):
             return self._add(edit)
-        if edit.factor not in self.live():
+        if edit.factor not in self.values:
             return f"{edit.factor} does not exist in this scene"
         factor = self.space[edit.factor]
         if isinstance(factor, ContinuousFactor):
-            self._write(edit.factor, self._number(factor, edit))
+            self._write({edit.factor: self._number(factor, edit)})
         elif isinstance(edit, SetEdit):
-            self._write(edit.factor, edit.value)
+            self._write({edit.factor: edit.value})
         else:
             assert isinstance(edit, SampleEdit)
-            self._write(edit.factor, edit.choices[int(self.rng.integers(len(edit.choices)))])
+            self._write({edit.factor: edit.choices[int(self.rng.integers(len(edit.choices)))]})
         return None
 
     def _number(
         self, factor: ContinuousFactor, edit: SetEdit | ShiftEdit | ScaleEdit | SampleEdit
     ) -> float:
         """The edited value, before it is bounded."""
-        # A factor that an earlier edit brought into being starts in the middle of its seed range.
-        own = float(self.values.get(factor.path, sum(factor.seed) / 2))
+        own = float(self.values[factor.path])
         if isinstance(edit, SetEdit):
             return float(edit.value)
         if isinstance(edit, ShiftEdit):
             return own + self.magnitude * edit.amount
         if isinstance(edit, ScaleEdit):
             return own * (1.0 + self.magnitude * (edit.by - 1.0))
-        assert edit.low is not None and edit.high is not None
+        assert edit.low is not None
+        assert edit.high is not None
         drawn = float(self.rng.uniform(edit.low, edit.high))
         easy = own if edit.easy is None else edit.easy
         way = drawn - easy
@@ -147,46 +149,48 @@ class _Draft:
     def _swap(self, edit: SwapEdit) -> str | None:
         mine = {p.rpartition(".")[2]: p for p in spatial_paths(self.space, edit.role)}
         theirs = {p.rpartition(".")[2]: p for p in spatial_paths(self.space, edit.other)}
-        shared = [name for name in mine if name in theirs]
-        absent = {*mine.values(), *theirs.values()} - self.live()
+        absent = {*mine.values(), *theirs.values()} - self.values.keys()
         if absent:
             return f"{min(absent)} does not exist in this scene"
-        before = dict(self.values)
-        for name in shared:
-            self._write(mine[name], before[theirs[name]])
-            self._write(theirs[name], before[mine[name]])
+        changes: dict[str, Value] = {}
+        for name in mine.keys() & theirs.keys():
+            changes[mine[name]] = self.values[theirs[name]]
+            changes[theirs[name]] = self.values[mine[name]]
+        self._write(changes)
         return None
 
     def _add(self, edit: AddDistractorEdit) -> str | None:
-        anchor = [f"spatial.{edit.near}.{axis}" for axis in "xy"]
-        before = self.live()
-        if not before.issuperset(anchor):
+        anchor = {axis: f"spatial.{edit.near}.{axis}" for axis in "xy"}
+        before = self.values
+        if not before.keys() >= set(anchor.values()):
             return f"{edit.near} has no place in this scene"
-        present = int(self.values[DISTRACTORS])
+        present = int(before[DISTRACTORS])
         if present + 1 not in self.space[DISTRACTORS].generator:
             return f"{DISTRACTORS} is {present}, the most there can be"
-        self._write(DISTRACTORS, present + 1)
+        self._write({DISTRACTORS: present + 1})
         radius, angle = self.rng.uniform(*NEAR), self.rng.uniform(0.0, 2.0 * math.pi)
         offset = {"x": radius * math.cos(angle), "y": radius * math.sin(angle)}
-        for factor in self.space.active(self.values):
-            axis = factor.path.rpartition(".")[2]
-            if factor.path in before:
-                continue
+        changes: dict[str, Value] = {}
+        # In the scene's order, so that every factor gets the same draw in any process.
+        for path in (p for p in self.values if p not in before):
+            factor, axis = self.space[path], path.rpartition(".")[2]
             if factor.group == "spatial" and axis in offset:
-                middle = float(self.values[f"spatial.{edit.near}.{axis}"])
-                self._write(factor.path, middle + offset[axis])
+                changes[path] = float(before[anchor[axis]]) + offset[axis]
             else:
-                self._write(factor.path, factor.sample(self.rng, "seed"))
+                changes[path] = factor.sample(self.rng, "seed")
+        self._write(changes)
         return None
 
-    def _write(self, path: str, value: Value) -> None:
-        factor = self.space[path]
-        if isinstance(factor, ContinuousFactor):
-            value = _bounded(factor, float(value))
-        else:
-            # The declared choice itself: 1.0 from a program's JSON must not stand beside 1.
-            value = factor.generator[factor.bin(value)]
-        self.values[path] = self.edited[path] = value
+    def _write(self, changes: Mapping[str, Value]) -> None:
+        """Edit the scene, bounding every number first."""
+        bounded: dict[str, Value] = {}
+        for path, value in changes.items():
+            factor = self.space[path]
+            if isinstance(factor, ContinuousFactor):
+                value = _bounded(factor, float(value))
+            bounded[path] = value
+        self.scene = self.scene.edit_many(bounded)
+        self.edited |= bounded.keys()
 
 
 def _bounded(factor: ContinuousFactor, value: float) -> float:

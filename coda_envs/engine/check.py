@@ -28,8 +28,8 @@ def check_program(program: GenerationProgram, space: FactorSpace) -> None:
     """Every factor, role, value and range of the program fits the family.
 
     Raises :class:`ProgramError` naming the entry (``edits[2]``), its value and what is allowed.
-    Angles may be given beyond their range, since they wrap: up to ``TURNS`` periods away from 0, and
-    in intervals that span one period at most.
+    Angles may be given beyond their range, since they wrap: up to ``TURNS`` periods away from 0,
+    and in intervals that span one period at most.
     """
     if program.family != space.family:
         raise ProgramError(
@@ -147,7 +147,6 @@ def _known_roles(roles: Iterable[str], space: FactorSpace, where: str) -> None:
 
 def _check_value(factor: ContinuousFactor | DiscreteFactor, value: float | int | str) -> None:
     """A value the factor can take; of an angle, any turn within ``TURNS`` periods."""
-    turns = isinstance(factor, ContinuousFactor) and factor.period is not None
-    if turns and not isinstance(value, str) and abs(value) <= TURNS * (factor.period or 0.0):
-        return
-    factor.check(value)
+    turns = isinstance(factor, ContinuousFactor) and TURNS * (factor.period or 0.0)
+    if not turns or isinstance(value, str) or abs(value) > turns:
+        factor.check(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import reprlib
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -42,7 +43,7 @@ class ProgramData(BaseModel):
                 raise ProgramError(f"{source} is nested too deeply.") from error
             first = error.errors()[0]
             where = ".".join(str(p) for p in first["loc"])
-            value = repr(first.get("input"))[:60]
-            raise ProgramError(f"{source}: {where or cls.__name__} is {value}: {first['msg']}.") from (
-                error
-            )
+            value = reprlib.repr(first.get("input"))[:60]
+            raise ProgramError(
+                f"{source}: {where or cls.__name__} is {value}: {first['msg']}."
+            ) from (error)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: The memory's name inside a run's folder.
 FILE = "memory.sqlite"
+#: Digits of an id in a table; any start of an id names a mode where it fits only one.
+SHORT = 8
 
 
 def find_memory(run_or_db: Path) -> Path:
@@ -175,31 +177,27 @@ def _control(row: Row) -> dict[str, Any]:
 
 def _show_view(data: Mapping[str, Any]) -> Group:
     from rich.console import Group
+    from rich.markup import escape
 
-    modes = _table(
-        f"Difficulty modes in {data['memory']}",
-        "id", "state", "stage", "difficulty", "success", "P(|LP| > 0.05)", "control", "Ω", "Φ",
-    )  # fmt: skip
+    # Two tables, because one would not fit a terminal of 80 columns.
+    modes = _table("Difficulty modes", "mode", "state", "stage", "difficulty", "Ω", "Φ")
+    figures = _table(
+        "Figures", "mode", "control", "solved", "rate [95%]", "LP [90%]", "P(|LP|>.05)"
+    )
     for mode in data["modes"]:
         state = f"{mode['state']} ({mode['reason']})" if mode["reason"] else mode["state"]
-        control = mode["control"]
-        _row(
-            modes,
-            mode["id"],
-            state,
-            mode["stage"],
-            mode["label"],
-            _rate(mode["measured"]),
-            _material(mode["measured"]),
-            control["verdict"] if control else None,
-            _version(mode["omega"]),
-            _version(mode["phi"]),
-        )
+        name = mode["id"][:SHORT]
+        versions = (_version(mode["omega"]), _version(mode["phi"]))
+        _row(modes, name, state, mode["stage"], mode["label"], *versions)
+        control = mode["control"]["verdict"] if mode["control"] else None
+        _row(figures, name, control, *_figures(mode["measured"]))
     rounds = _table("Modes by round", "round", "selected", "retained", "removed", "returned")
     for counts in data["rounds"]:
         _row(rounds, *counts.values())
-    records = ", ".join(f"{n} {kind}" for kind, n in data["records"].items())
-    return Group(modes, "", rounds, "", f"Records: {records}.")
+    # A mode has one record for each of its changes.
+    names = {"progress": "measurements", "modes": "versions of modes"}
+    records = ", ".join(f"{n} {names.get(kind, kind)}" for kind, n in data["records"].items())
+    return Group(f"Memory {escape(data['memory'])}: {records}.", "", modes, "", figures, "", rounds)
 
 
 def _mode_view(data: Mapping[str, Any]) -> Group:
@@ -225,14 +223,9 @@ def _mode_view(data: Mapping[str, Any]) -> Group:
         for line, (name, value) in enumerate(_flat(control["result"])):
             head = (control["round"], control["verdict"]) if line == 0 else ("", "")
             _row(controls, *head, name, value)
-    measured = _table("Measurements", "round", "success", "LP [90%]", "P(|LP| > 0.05)")
+    measured = _table("Measurements", "round", "solved", "rate [95%]", "LP [90%]", "P(|LP|>.05)")
     for entry in data["measurements"]:
-        progress = entry["progress"]
-        lp = (
-            progress
-            and f"{progress['mean']:+.3f} [{progress['low']:+.3f}, {progress['high']:+.3f}]"
-        )
-        _row(measured, entry["round"], _rate(entry), lp, _material(entry))
+        _row(measured, entry["round"], *_figures(entry))
     programs = _table("Programs", "round", "program", "version", "hash")
     for program in data["programs"]:
         _row(programs, *(program[name] for name in ("round", "program", "version", "hash")))
@@ -241,21 +234,22 @@ def _mode_view(data: Mapping[str, Any]) -> Group:
     return Group(*map(escape, lines), *shown)
 
 
-def _rate(measured: Mapping[str, Any] | None) -> str | None:
+def _figures(measured: Mapping[str, Any] | None) -> tuple[str | None, ...]:
+    """Probes solved, their rate with its interval, LP with its interval, P(|LP| > 0.05)."""
     if measured is None or measured["interval"] is None:
-        return None
+        return None, None, None, None
     low, high = measured["interval"]
+    solved = f"{measured['successes']}/{measured['trials']}"
     rate = f"{measured['rate']:.2f} [{low:.2f}, {high:.2f}]"
-    return f"{rate}, {measured['successes']}/{measured['trials']}"
-
-
-def _material(measured: Mapping[str, Any] | None) -> str | None:
-    progress = measured["progress"] if measured else None
-    return f"{progress['p_material']:.2f}" if progress else None
+    progress = measured["progress"]
+    if progress is None:
+        return solved, rate, None, None
+    lp = f"{progress['mean']:+.2f} [{progress['low']:+.2f}, {progress['high']:+.2f}]"
+    return solved, rate, lp, f"{progress['p_material']:.2f}"
 
 
 def _version(program: Mapping[str, Any] | None) -> str:
-    return f"v{program['version']} {program['hash'][:8]}" if program else "none"
+    return f"v{program['version']}" if program else "none"
 
 
 def _flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -268,11 +262,12 @@ def _flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _table(title: str, *columns: str) -> Table:
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(escape(column), overflow="fold")
     return table
 
 

@@ -137,8 +137,9 @@ class SlotReader(nn.Module):
             torch.cat((self.extent(objects[..., _HALF]), self.place(objects[..., _POSITION])), -1)
         )
         keys = torch.cat((colour, objects[..., _SHAPE], other), dim=-1)
-        # Words first, over all phrases at once; a batched product would copy the vocabulary B times.
-        spoken = (counts.flatten(0, 1) @ (self.meaning * self.speaks)).unflatten(0, (-1, N_PHRASES))
+        # All phrases as rows of one product; a batched one would copy the vocabulary B times.
+        spoken = counts.flatten(0, 1) @ (self.meaning * self.speaks)
+        spoken = spoken.reshape(-1, N_PHRASES, spoken.shape[1])
         queries = torch.einsum("hp,bpk->bhk", self.hearing, spoken)
         present = objects[..., _PRESENT][:, None]
         scores = queries @ keys.transpose(1, 2) + (present - 1) * 1e4

@@ -11,6 +11,7 @@ import json
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,14 @@ class TorchBackbone(ABC):
         self.learning_rate = learning_rate
         self.clip_norm = clip_norm
         self.generator = torch.Generator().manual_seed(seed)
-        # Sorted out once: clipping and the optimiser must see the same tensors in the same order.
-        self._learned = list(self.parameters())
-        self.optimizer = torch.optim.AdamW(
-            self._learned, lr=learning_rate, weight_decay=weight_decay, fused=True
+        self._weight_decay = weight_decay
+
+    @cached_property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Made when it is first needed: torch's optimisers take seconds to import, and a process
+        that only acts needs none."""
+        return torch.optim.AdamW(
+            self.parameters(), lr=self.learning_rate, weight_decay=self._weight_decay, fused=True
         )
 
     @abstractmethod
@@ -97,7 +102,7 @@ class TorchBackbone(ABC):
         loss = self.loss(batch, torch.as_tensor(weight, dtype=torch.float32))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.clip_grad_norm_(self._learned, self.clip_norm)
+        norm = nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm)
         if not (torch.isfinite(loss) and torch.isfinite(norm)):
             raise RunError(
                 f"backbone {self.spec.name!r}: loss {loss.item()}, gradient norm {norm.item()}.",

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from coda_envs.errors import ConfigError, RunError
-from coda_trainer.memory.progress import PRIOR
+from coda_trainer.memory.modes import Mode
+from coda_trainer.memory.progress import PRIOR, Measurement
 
 #: The name of scenes that are drawn from the whole generator range (``Episode.source``).
 WIDE = "wide"
@@ -51,6 +52,18 @@ class Standing:
                 f"mode {self.mode_id}: P(|LP| > 0.05) is {self.p_material!r}.",
                 allowed="a number from 0 to 1, or None where LP was not measured",
             )
+
+
+def standing(mode: Mode, last: Measurement | None) -> Standing:
+    """The standing of a mode that was selected, from its last measurement (None: not yet)."""
+    progress = last.progress if last else None
+    return Standing(
+        mode_id=mode.id,
+        successes=last.successes if last else 0,
+        trials=last.trials if last else 0,
+        p_material=progress.p_material if progress else None,
+        removed=mode.state == "removed",
+    )
 
 
 def curriculum_weights(

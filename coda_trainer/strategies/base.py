@@ -1,0 +1,106 @@
+"""Strategy: how a round picks its scenes and what it pays for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from coda_envs.engine.proposals import Generated, generate
+from coda_envs.programs.generation import GenerationProgram
+from coda_envs.scene import Scene
+from coda_trainer.learning.chunk_critic import StatePotential
+from coda_trainer.learning.rollout import Job
+from coda_trainer.rounds.context import RoundContext
+from coda_trainer.rounds.schedule import WIDE, allocate
+
+#: Source of episodes in the user's own scene, and its share of the wide part.
+OWN = "own"
+OWN_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class RoundPlan:
+    """What a round trains on.
+
+    ``scenes``: accepted scenes by source. ``weights``: share of episodes by source, summing to 1.
+    ``potential``: Φ in force. ``replay_weights``, ``noise``: factors by source (1 where absent).
+    """
+
+    scenes: Mapping[str, Sequence[Scene]]
+    weights: Mapping[str, float]
+    potential: StatePotential
+    replay_weights: Mapping[str, float] = field(default_factory=dict)
+    noise: Mapping[str, float] = field(default_factory=dict)
+
+    def jobs(self, context: RoundContext, episodes: int, purpose: str) -> list[Job]:
+        """``episodes`` jobs with fresh seeds, sources mixed; scenes of a source in random order."""
+        rng = context.rng(f"jobs:{purpose}")
+        jobs: list[Job] = []
+        for source, count in allocate(episodes, self.weights).items():
+            scenes = self.scenes.get(source, ())
+            if not scenes or not count:
+                continue
+            picked = [int(i) for i in rng.choice(len(scenes), count, replace=count > len(scenes))]
+            jobs += context.jobs(
+                [scenes[i] for i in picked], source, rng, self.noise.get(source, 1.0)
+            )
+        return [jobs[int(i)] for i in rng.permutation(len(jobs))]
+
+
+class Strategy(Protocol):
+    """One file a strategy; ``strategies.make_strategy`` finds it by name."""
+
+    #: Whether rounds follow the supervised fine-tuning.
+    learns: bool
+
+    def plan(self, context: RoundContext) -> RoundPlan:
+        """The round's scenes and signal."""
+
+    def measure(self, context: RoundContext) -> None:
+        """After training: what the strategy wants to know of the new policy."""
+
+
+def wide_scenes(
+    context: RoundContext, count: int
+) -> tuple[dict[str, Sequence[Scene]], dict[str, float]]:
+    """``count`` scenes from the whole generator range and the user's own, and their shares."""
+    rng = context.rng("wide scenes")
+    generated = generate(context.family, count, rng, source=WIDE)
+    record(context, generated, WIDE)
+    if context.scene is None:
+        return {WIDE: generated.scenes}, {WIDE: 1.0}
+    scenes = {WIDE: generated.scenes, OWN: (context.scene,)}
+    return scenes, {WIDE: 1.0 - OWN_SHARE, OWN: OWN_SHARE}
+
+
+def mode_scenes(
+    context: RoundContext,
+    source: str,
+    program: GenerationProgram,
+    count: int,
+    rng: np.random.Generator,
+) -> list[Scene]:
+    """``count`` scenes that a generation program edits, fewer where it does not find them."""
+    generated = generate(context.family, count, rng, source=source, program=program)
+    record(context, generated, source)
+    return list(generated.scenes)
+
+
+def record(context: RoundContext, generated: Generated, source: str) -> None:
+    """Keep the construction traces in the memory, the accepted scenes in the run folder."""
+    with context.memory.transaction():
+        for trace in generated.traces:
+            context.memory.add_trace(
+                context.round, trace.scene_id, trace.outcome, trace.to_dict()
+            )
+    context.run.append_scenes(context.round, source, generated.scenes)
+    context.log(
+        "generated",
+        source=source,
+        proposals=len(generated.traces),
+        accepted=len(generated.scenes),
+        verified=generated.verified,
+    )
