@@ -94,7 +94,7 @@ def small(seed: int = 0) -> FlowChunk:
 @cache
 def trained() -> FlowChunk:
     """Trained on seen pairs; tests only read it."""
-    backbone = FlowChunk(width=64, draws=1, learning_rate=2e-3)
+    backbone = FlowChunk(width=64, learning_rate=2e-3)
     train_backbone(
         backbone, world(800)[0], updates=200, batch_size=64, rng=np.random.default_rng(0)
     )

@@ -318,6 +318,8 @@ def test_noise_has_its_size_its_share_and_no_memory_over_steps():
     assert abs(np.corrcoef(x[:, 0], x[:, 1])[0, 1]) < 0.06
     double = ExplorationNoise(share=1.0)(chunk, generators(range(4000)), multiplier=2.0)
     assert double[..., 0].std() == pytest.approx(0.12, rel=0.05)
+    per_row = ExplorationNoise(share=1.0)(chunk[:2], generators([5, 5]), [1.0, 3.0])
+    assert np.allclose(per_row[1], 3 * per_row[0])
     limit = ExplorationNoise(std=1.0)(np.ones((50, 4, 7)), generators(range(50)))
     assert np.abs(limit).max() <= 1
 

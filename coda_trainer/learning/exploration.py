@@ -33,21 +33,28 @@ class ExplorationNoise:
             )
 
     def __call__(
-        self, chunk: np.ndarray, rngs: Sequence[np.random.Generator], multiplier: float = 1.0
+        self,
+        chunk: np.ndarray,
+        rngs: Sequence[np.random.Generator],
+        multiplier: float | Sequence[float] = 1.0,
     ) -> np.ndarray:
-        """Noisy ``chunk [B, h, A]`` within [-1, 1]; row i draws from ``rngs[i]`` alone."""
+        """Noisy ``chunk [B, h, A]`` within [-1, 1]; row i draws from ``rngs[i]`` alone.
+
+        ``multiplier``: factor on the standard deviation, for all rows or one a row.
+        """
         if len(rngs) != len(chunk) or chunk.shape[2] != len(self.per_dimension):
             raise ConfigError(
                 f"exploration noise for {len(rngs)} generators and {len(self.per_dimension)} "
                 f"action dimensions got chunks of shape {chunk.shape}.",
                 allowed="one generator a row, one multiple an action dimension",
             )
-        std = multiplier * self.std * np.asarray(self.per_dimension)
+        std = self.std * np.asarray(self.per_dimension)
+        factor = np.broadcast_to(np.asarray(multiplier, dtype=np.float64), len(chunk))
         noisy = chunk.copy()
         for row, rng in enumerate(rngs):
             # Both are drawn every time, so that what follows in the stream is the same.
             chosen = rng.random() < self.share
-            noise = rng.standard_normal(chunk.shape[1:]) * std
+            noise = rng.standard_normal(chunk.shape[1:]) * (std * factor[row])
             if chosen:
                 noisy[row] = np.clip(chunk[row] + noise, -1.0, 1.0)
         return noisy

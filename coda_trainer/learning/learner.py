@@ -26,7 +26,7 @@ from coda_trainer.learning.replay import Replay, TransitionBatch
 from coda_trainer.learning.residual import ResidualActor, ResidualConfig
 from coda_trainer.learning.states import load_states
 
-#: Smallest mean |Q'| that the actor's loss is divided by: near zero it would drown the anchor.
+#: Smallest mean |Q| that the actor's loss is divided by: near zero it would drown the anchor.
 LEAST_Q = 0.05
 
 
@@ -247,7 +247,10 @@ class ResidualLearner:
         chunk, lean = self.actor(torch.from_numpy(batch.encoding), torch.from_numpy(batch.base))
         state = self.critic.read(batch.features)
         q = self.critic.values(state, chunk, torch.ones(chunk.shape[:2])).amin(0)
-        size = q.detach().abs().mean().clamp(min=LEAST_Q)
+        # Divided by the size of Q, not of Q': that may be near zero, and the actor's loss must not
+        # depend on how much of Q the potential explains.
+        phi = potential_values(self.critic.potential, batch.features)
+        size = max(float((q.detach() + torch.from_numpy(phi)).abs().mean()), LEAST_Q)
         # ((a − b) / s)² is tanh², whatever the scale of a dimension.
         loss = -q.mean() / size + self.config.anchor * (lean**2).mean()
         self._step("actor loss", loss, self._actor_optimiser)

@@ -81,9 +81,7 @@ class FlowPolicy(nn.Module):
 class FlowChunk(TorchBackbone):
     """Reads ``proprio``, ``objects`` and ``instruction``; draws chunks with ``steps`` Euler steps.
 
-    ``width``: of the hidden layers. ``draws``: noise draws a sample in one update; they share the
-    reading of the observation and lower the gradient's noise. Raises :class:`ConfigError` for an
-    option out of its range.
+    ``width``: of the hidden layers. Raises :class:`ConfigError` for an option out of its range.
     """
 
     module: FlowPolicy
@@ -95,10 +93,9 @@ class FlowChunk(TorchBackbone):
         execute: int = 4,
         width: int = 160,
         steps: int = 5,
-        draws: int = 2,
         learning_rate: float = 1e-3,
     ) -> None:
-        counts = {"horizon": horizon, "width": width, "steps": steps, "draws": draws}
+        counts = {"horizon": horizon, "width": width, "steps": steps}
         for name, value in counts.items():
             if value < 1:
                 raise ConfigError(f"flow_chunk: {name} is {value}.", allowed="at least 1")
@@ -120,7 +117,6 @@ class FlowChunk(TorchBackbone):
             module = FlowPolicy(horizon, width)
         super().__init__(spec, module, seed=seed, learning_rate=learning_rate)
         self._steps = steps
-        self._draws = draws
 
     def prepare(self, batch: ChunkBatch) -> None:
         """Take the normalisation statistics from ``batch``, unless there are some already: the
@@ -140,17 +136,15 @@ class FlowChunk(TorchBackbone):
         self.prepare(batch)
         actions = self.module.actions(torch.as_tensor(batch.actions, dtype=torch.float32))
         valid = torch.as_tensor(batch.valid)
-        count, horizon = valid.shape
-        ends = actions.flatten(1).repeat(self._draws, 1)
-        known = valid[:, :, None].expand_as(actions).flatten(1).repeat(self._draws, 1)
+        ends = actions.flatten(1)
         noise = torch.randn(ends.shape, generator=self.generator)
         t = torch.rand(len(ends), generator=self.generator)
         # Where a step is not valid its end is unknown: the path stays at its noise.
+        known = valid[:, :, None].expand_as(actions).flatten(1)
         x = torch.where(known, torch.lerp(noise, ends, t[:, None]), noise)
 
-        condition = self.module.head.condition(self._features(batch.obs))
-        predicted = self.module.head(condition.repeat(self._draws, 1), x, t)
-        error = (predicted - ends).square().view(self._draws, count, horizon, -1).mean((0, 3))
+        predicted = self.module.head(self.module.head.condition(self._features(batch.obs)), x, t)
+        error = (predicted.view_as(actions) - actions).square().mean(2)
         loss: Tensor = (weight[:, None] * valid * error).sum() / valid.sum()
         return loss
 

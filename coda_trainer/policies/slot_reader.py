@@ -131,8 +131,9 @@ class SlotReader(nn.Module):
 
     def match(self, objects: Tensor, counts: Tensor) -> Tensor:
         """How strongly each phrase points at each slot."""
-        distance = (objects[..., None, _COLOUR] - self.palette).square().sum(-1)
-        colour = functional.softmax(-distance / _COLOUR_SPREAD, dim=-1)
+        # A softmax over minus squared distances; what all of a slot's colours share cancels in it.
+        nearness = 2 * objects[..., _COLOUR] @ self.palette.T - self.palette.square().sum(1)
+        colour = functional.softmax(nearness / _COLOUR_SPREAD, dim=-1)
         other = self.other_keys(
             torch.cat((self.extent(objects[..., _HALF]), self.place(objects[..., _POSITION])), -1)
         )

@@ -24,17 +24,17 @@ NOISE = 0.06
 DISTIL_NOISE = 0.04
 
 
-def improve(context: RoundContext, plan: RoundPlan, extra: Sequence[Episode] = ()) -> None:
+def improve(context: RoundContext, plan: RoundPlan) -> None:
     """Train the residual on the plan's scenes and distil it into the backbone.
 
-    ``extra``: episodes of the present backbone that may serve as replay too (never controls or
-    probes). The distilled backbone is the base of the next round.
+    Episodes of controls and probes never come here. The distilled backbone is the base of the next
+    round.
     """
     reader = backbone_reader(
         context.state.backbone, context.state.backbone.spec.execute, context.config.seed
     )
     replay = _replay(context, reader)
-    replay.add(extra)
+    replay.add(plan.episodes)
     learner = _learner(context, replay, plan.potential)
     _warm_up(context, plan, replay, learner)
     _blocks(context, plan, replay, learner)

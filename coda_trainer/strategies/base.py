@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,6 +11,7 @@ import numpy as np
 from coda_envs.engine.proposals import Generated, generate
 from coda_envs.programs.generation import GenerationProgram
 from coda_envs.scene import Scene
+from coda_trainer.episode import Episode
 from coda_trainer.learning.chunk_critic import StatePotential
 from coda_trainer.learning.rollout import Job
 from coda_trainer.rounds.context import RoundContext
@@ -27,6 +28,7 @@ class RoundPlan:
 
     ``scenes``: accepted scenes by source. ``weights``: share of episodes by source, summing to 1.
     ``potential``: Φ in force. ``replay_weights``, ``noise``: factors by source (1 where absent).
+    ``episodes``: rollouts of the present policy, made for the plan, that may serve as replay.
     """
 
     scenes: Mapping[str, Sequence[Scene]]
@@ -34,6 +36,7 @@ class RoundPlan:
     potential: StatePotential
     replay_weights: Mapping[str, float] = field(default_factory=dict)
     noise: Mapping[str, float] = field(default_factory=dict)
+    episodes: Sequence[Episode] = ()
 
     def jobs(self, context: RoundContext, episodes: int, purpose: str) -> list[Job]:
         """``episodes`` jobs with fresh seeds, sources mixed; scenes of a source in random order."""
@@ -82,9 +85,10 @@ def mode_scenes(
     program: GenerationProgram,
     count: int,
     rng: np.random.Generator,
+    base: Callable[[np.random.Generator], Scene],
 ) -> list[Scene]:
     """``count`` scenes that a generation program edits, fewer where it does not find them."""
-    generated = generate(context.family, count, rng, source=source, program=program)
+    generated = generate(context.family, count, rng, source=source, program=program, base=base)
     record(context, generated, source)
     return list(generated.scenes)
 

@@ -73,8 +73,9 @@ class PickPlace(TaskFamily):
             "shape": f"{shape}",
             "color_shape": f"{color} {shape}",
         }[str(values["task.reference"])]
-        place = "on the plate" if values["task.receptacle"] == "plate" else "in the tray"
-        return f"put the {name} {place}", (f"place the {name} {place}", f"move the {name} {place}")
+        plate = values["task.receptacle"] == "plate"
+        at, to = ("on the plate", "onto the plate") if plate else ("in the tray", "into the tray")
+        return f"put the {name} {at}", (f"place the {name} {at}", f"move the {name} {to}")
 
     def problem(self, values: Mapping[str, Value]) -> str | None:  # noqa: D102
         return self._ambiguity(values) or self._misfit(values) or self._overlap(values)

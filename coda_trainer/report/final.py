@@ -1,0 +1,217 @@
+"""The end of a run: ``results.json``, and the tables a person reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+
+from coda_trainer.config import RunConfig
+from coda_trainer.evaluation import paired_gain
+from coda_trainer.files import write_atomic
+from coda_trainer.memory.modes import Mode
+from coda_trainer.memory.store import MemoryStore
+from coda_trainer.report.progress import Reporter
+from coda_trainer.rounds.run_folder import RunFolder
+from coda_trainer.strict_json import dumps
+
+Records = list[dict[str, Any]]
+
+
+def write_report(run: RunFolder, config: RunConfig, report: Reporter) -> None:
+    """Collect the run's results into ``results.json`` and ``report.txt``, and print the latter.
+
+    The tables go to standard output; they hold no time and no path but the run's own.
+    """
+    results = collect_results(run, config)
+    write_atomic(run.path / "results.json", dumps(results, indent=1) + "\n")
+    tables = Group(*_tables(results))
+    console = Console(width=110, record=True, file=_Nowhere(), color_system=None)
+    console.print(tables)
+    text = console.export_text()
+    write_atomic(run.path / "report.txt", text)
+    report.headline("Results")
+    Console(width=110, highlight=False).print(text, end="", markup=False)
+
+
+class _Nowhere:
+    """A file that swallows what is written: the console only records."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        return None
+
+
+def collect_results(run: RunFolder, config: RunConfig) -> dict[str, Any]:
+    """Everything the run measured, as plain data; the same for equal configurations."""
+    metrics = run.metrics()
+    evaluations = [r for r in metrics if r["event"] == "evaluation"]
+    last = max((r["round"] for r in evaluations), default=0)
+    with MemoryStore.open_read_only(run.memory) as memory:
+        controls = [
+            {"round": row["round"], "mode": row["mode_id"], **row["data"]}
+            for row in memory.records("controls")
+        ]
+        modes = []
+        for mode in memory.modes():
+            measured = memory.last_measurement(mode.id)
+            modes.append(
+                {
+                    "mode": mode.to_dict(),
+                    "omega": memory.program(mode.omega_hash).to_dict() if mode.omega_hash else None,
+                    "phi": memory.program(mode.phi_hash).to_dict() if mode.phi_hash else None,
+                    "probes": None if measured is None else measured.to_dict(),
+                }
+            )
+    manifest = run.manifest()
+    return {
+        "config": config.to_dict(),
+        "commit": manifest["commit"],
+        "engine": manifest["engine"],
+        "strategy": config.strategy,
+        "rounds": last,
+        "suites": [_suite(evaluations, name, last) for name in _names(evaluations)],
+        "controls": controls,
+        "modes": modes,
+        "frames": [r for r in metrics if r["event"] == "frames"],
+    }
+
+
+def _names(evaluations: Records) -> list[str]:
+    return list(dict.fromkeys(r["suite"] for r in evaluations))
+
+
+def _suite(evaluations: Records, name: str, last: int) -> dict[str, Any]:
+    mine = {r["round"]: r for r in evaluations if r["suite"] == name}
+    keep = ("n", "successes", "rate", "interval95")
+    rounds = [{"round": r, **{k: mine[r][k] for k in keep}} for r in sorted(mine)]
+    gain = None
+    if 0 in mine and last in mine and last > 0:
+        gain = paired_gain(mine[0]["outcomes"], mine[last]["outcomes"])
+    return {"suite": name, "rounds": rounds, "gain": gain}
+
+
+def _tables(results: Mapping[str, Any]) -> Iterable[RenderableType]:
+    yield _success_table(results)
+    if results["strategy"] == "coda":
+        yield _control_table(results["controls"])
+        yield _mode_table(results["modes"])
+    yield _frames_table(results["frames"])
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _success_table(results: Mapping[str, Any]) -> Table:
+    strategy = {"coda": "CoDA"}.get(results["strategy"], results["strategy"])
+    after = f"after {strategy}, {results['rounds']} round(s)"
+    table = _table("\nSuccess, backbone alone", "suite", "n", "after SFT", after, "gain (paired)")
+    for suite in results["suites"]:
+        first, last = suite["rounds"][0], suite["rounds"][-1]
+        learned = len(suite["rounds"]) > 1
+        table.add_row(
+            suite["suite"],
+            str(first["n"]),
+            _rate(first),
+            _rate(last) if learned else "not measured",
+            "not measured"
+            if suite["gain"] is None
+            else "{:+.3f} [{:+.3f}, {:+.3f}]".format(*suite["gain"]),
+        )
+    table.caption = "[low, high]: 95% interval (Wilson; of the gain: normal, paired by episode)"
+    table.caption_justify = "left"
+    return table
+
+
+def _rate(record: Mapping[str, Any]) -> str:
+    if record["rate"] is None:
+        return "not measured"
+    low, high = record["interval95"]
+    return f"{record['rate']:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _control_table(controls: Records) -> RenderableType:
+    table = _table(
+        "\nControl evaluation of every diagnosis tested",
+        "round", "stage", "factor", "seen", "T", "C", "P", "P(Δ>.15)", "verdict",
+    )  # fmt: skip
+    for control in controls:
+        table.add_row(*_control_row(control))
+    if not controls:
+        table.add_row("none was tested")
+    table.caption = (
+        "Episodes that reach the diagnosed stage: T condition present, C its factor reset, "
+        "P another factor reset"
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def _control_row(control: Mapping[str, Any]) -> tuple[str, ...]:
+    signature, episodes = control["signature"], control["episodes"]
+    reached = [f"{r}/{episodes}" for r in control["reached"]] if episodes else ["not run"] * 3
+    return (
+        str(control["round"]),
+        signature[0],
+        f"{signature[2]} {signature[3]}",
+        str(control["support"]),
+        *reached,
+        f"{control['p_material'][0]:.2f}" if episodes else "not run",
+        control["verdict"],
+    )
+
+
+def _mode_table(modes: Records) -> RenderableType:
+    table = _table(
+        "\nDifficulty modes", "mode", "difficulty", "state", "probes", "Ω edits", "Φ tools"
+    )
+    for entry in modes:
+        mode, omega, phi, probes = (entry[k] for k in ("mode", "omega", "phi", "probes"))
+        measured = "not measured"
+        if probes is not None:
+            measured = f"{sum(probes['probes'])}/{len(probes['probes'])}"
+            if probes["progress"] is not None:
+                measured += f", LP {probes['progress']['mean']:+.2f}"
+        table.add_row(
+            mode["id"],
+            f"{mode['stage']}: {Mode.parse(mode, 'mode').label}",
+            mode["state"],
+            measured,
+            "none" if omega is None else "; ".join(_edit(e) for e in omega["edits"]),
+            "none" if phi is None else _tools(phi),
+        )
+    if not modes:
+        table.add_row("none was confirmed")
+    return table
+
+
+def _edit(edit: Mapping[str, Any]) -> str:
+    factor = edit.get("factor", edit.get("role", ""))
+    if edit.get("choices"):
+        return f"{edit['edit']} {factor} from {', '.join(map(str, edit['choices']))}"
+    if edit.get("low") is not None:
+        return f"{edit['edit']} {factor} in [{edit['low']:.3g}, {edit['high']:.3g}]"
+    return f"{edit['edit']} {factor}"
+
+
+def _tools(phi: Mapping[str, Any]) -> str:
+    focus = ", ".join(phi["subgoals"])
+    tools = phi["tools"]
+    return f"aim at {focus}; replay ×{tools['replay_weight']:g}, noise ×{tools['exploration_noise']:g}"
+
+
+def _frames_table(frames: Records) -> Table:
+    table = _table("\nPictures", "outcome", "file in the run folder", "instruction", "why")
+    for frame in frames:
+        table.add_row(frame["outcome"], frame["file"], frame["instruction"], frame["reason"])
+    if not frames:
+        table.add_row("none was drawn")
+    return table

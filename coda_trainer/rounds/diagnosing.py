@@ -1,0 +1,118 @@
+"""The diagnosis phase: failures of the present policy, claims about them, and their controls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from coda_envs.engine.proposals import explore, generate
+from coda_envs.scene import Scene
+from coda_trainer.diagnosis.base import DiagnosisContext, diagnose, make_diagnostician
+from coda_trainer.diagnosis.control import (
+    Candidate,
+    ControlResult,
+    Run,
+    evaluate_controls,
+    plan_control,
+    refuted_percent,
+    select_candidates,
+)
+from coda_trainer.episode import Episode
+from coda_trainer.learning.rollout import Job
+from coda_trainer.rounds.context import RoundContext
+from coda_trainer.strategies.base import record
+
+#: Source of the episodes that are looked at for failures.
+EXPLORE = "explore"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A tested claim: the candidate, its control evaluation, and its diagnoses in the memory."""
+
+    candidate: Candidate
+    result: ControlResult
+    sequence: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DiagnosisPhase:
+    """What the phase found. ``episodes`` may serve as replay; those of controls may not."""
+
+    episodes: tuple[Episode, ...]
+    context: DiagnosisContext
+    findings: tuple[Finding, ...]
+
+
+def find_difficulties(context: RoundContext) -> DiagnosisPhase:
+    """Run the policy on edited seed scenes, diagnose its failures, and test the likeliest claims.
+
+    The scenes differ from the seed range in one to three factors, so that failures can be traced
+    to few of them. None of them is held out.
+    """
+    config = context.config.diagnosis
+    generated = generate(
+        context.family,
+        config.episodes,
+        context.rng("explore scenes"),
+        source=EXPLORE,
+        base=lambda rng: explore(context.family, rng),
+    )
+    record(context, generated, EXPLORE)
+    jobs = context.jobs(generated.scenes, EXPLORE, context.rng("explore seeds"))
+    actor = context.actor("explore")
+    with context.report.bar("episodes to diagnose", len(jobs)) as progress:
+        episodes = context.pool.run(actor, jobs, progress)
+    context.count_steps("training", sum(e.length for e in episodes))
+    failures = tuple(e for e in episodes if not e.success)
+    seen = DiagnosisContext(
+        family=context.family,
+        successes=tuple(e for e in episodes if e.success),
+        failures=failures,
+        seed=context.torch_seed("diagnosis"),
+    )
+    answers = diagnose(make_diagnostician(config.diagnostician), failures, seen)
+    with context.memory.transaction():
+        for episode in failures:
+            context.memory.add_scene(context.round, episode.scene)
+        sequence = {a.hash: context.memory.add_diagnosis(context.round, a) for a in answers}
+    candidates = select_candidates(answers, config.max_tested)
+    context.log(
+        "diagnosis",
+        episodes=len(episodes),
+        failures=len(failures),
+        abstained=sum(a.abstain for a in answers),
+        stages=dict(sorted(Counter(a.stage for a in answers).items())),
+        factors=dict(sorted(Counter(a.factor for a in answers if a.factor).items())),
+    )
+    plans = [
+        plan_control(c, seen, context.rng(f"control {i}"), context.config.control.max_per_arm)
+        for i, c in enumerate(candidates)
+    ]
+    results = evaluate_controls(plans, _runner(context), seen)
+    context.count_steps("control", sum(r.steps for r in results))
+    refuted = refuted_percent(results)
+    context.log(
+        "control",
+        tested=refuted.tested,
+        confirmed=refuted.confirmed,
+        refuted=refuted.refuted,
+        refuted_percent=refuted.of_decided,
+        refuted_percent_of_tested=refuted.of_tested,
+    )
+    findings = tuple(
+        Finding(c, r, tuple(sequence[d.hash] for d in c.diagnoses))
+        for c, r in zip(candidates, results, strict=True)
+    )
+    return DiagnosisPhase(tuple(episodes), seen, findings)
+
+
+def _runner(context: RoundContext) -> Run:
+    """Runs control episodes with the present policy; they go nowhere else."""
+    actor = context.actor("control")
+
+    def run(jobs: list[tuple[Scene, int]]) -> list[Episode]:
+        with context.report.bar("control episodes", len(jobs)) as progress:
+            return context.pool.run(actor, [Job(s, seed, "control") for s, seed in jobs], progress)
+
+    return run
