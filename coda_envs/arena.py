@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ TABLE = (0.35, 0.50)
 #: Middle of the table in x: the table's frame has its origin between robot and far edge.
 TABLE_X = 0.03
 
+#: Height and width of the largest picture (pixels).
+OFFSCREEN = (960, 1280)
+
 #: Thickness of a tray's walls (m).
 WALL = 0.010
 
@@ -34,6 +38,11 @@ COLORS: dict[str, tuple[float, float, float]] = {
     "black": (0.16, 0.16, 0.18),
 }
 SHAPES = ("cube", "bar", "cylinder", "plate", "tray")
+
+# Without a handler MuJoCo prints its warnings on standard output and starts a MUJOCO_LOG.TXT in the
+# working directory.
+if mujoco.get_mju_user_warning() is None:
+    mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)
 
 # The lowest sliding friction any pair can have: MuJoCo takes the larger of the two, so the table
 # stays low and the object's own value decides.
@@ -98,7 +107,8 @@ class SceneBuilder:
         """A flat disc fixed to the table, 1 cm high; ``radius`` in metres."""
         half_z = 0.005
         body = self.spec.worldbody.add_body(name=role, pos=(*xy, half_z))
-        self._fixed(body, role, mujoco.mjtGeom.mjGEOM_CYLINDER, (0, 0, 0), (radius, half_z, 0), color)
+        disc = mujoco.mjtGeom.mjGEOM_CYLINDER
+        self._fixed(body, role, disc, (0, 0, 0), (radius, half_z, 0), color)
         self.entities.append(
             Entity(
                 role, "plate", color, (radius, radius, half_z), free=False,
@@ -109,7 +119,8 @@ class SceneBuilder:
     def add_tray(
         self, role: str, half: float, rim: float, xy: tuple[float, float], color: str
     ) -> None:
-        """A square tray fixed to the table: ``half`` its half width, ``rim`` its walls' height (m)."""
+        """A square tray fixed to the table; ``half``: its half width, ``rim``: its walls' height
+        (m)."""
         floor, wall = 0.004, WALL / 2
         half_z = (2 * floor + rim) / 2
         box = mujoco.mjtGeom.mjGEOM_BOX
@@ -171,8 +182,7 @@ def build_spec(scene: Scene) -> SceneBuilder:
     visual.headlight.diffuse = (0.25, 0.25, 0.25)
     visual.headlight.specular = (0.05, 0.05, 0.05)
     visual.map.znear = 0.01
-    visual.global_.offwidth = 1280
-    visual.global_.offheight = 960
+    visual.global_.offheight, visual.global_.offwidth = OFFSCREEN
     world = spec.worldbody
     light = world.add_light(pos=(0.3, -0.4, 1.5), dir=(-0.2, 0.3, -1.0), castshadow=False)
     light.type = mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
@@ -214,6 +224,30 @@ def compile_scene(scene: Scene) -> Compiled:
     return Compiled(scene, model, tuple(builder.entities))
 
 
+#: MuJoCo's warnings of numbers that are not finite or far too large.
+_DIVERGED = tuple(
+    int(kind)
+    for kind in (
+        mujoco.mjtWarning.mjWARN_BADQPOS,
+        mujoco.mjtWarning.mjWARN_BADQVEL,
+        mujoco.mjtWarning.mjWARN_BADQACC,
+    )
+)
+
+
+def diverged(data: mujoco.MjData) -> bool:
+    """Whether physics has diverged since the data was last reset by us.
+
+    MuJoCo then resets the data by itself and goes on; only the count of its warnings tells.
+    """
+    counts = data.warning.number.tolist()
+    if any(counts[kind] for kind in _DIVERGED):
+        return True
+    # The last step's result, which no step has checked. One product a vector is the cheapest test
+    # that NaN and infinity do not pass.
+    return not math.isfinite(data.qpos.dot(data.qpos) + data.qvel.dot(data.qvel))
+
+
 def _camera(
     body: mujoco.MjsBody,
     name: str,
@@ -233,7 +267,7 @@ def _camera(
 
 
 class CompileCache:
-    """The last few compiled scenes of one environment; never shared, since users may edit models."""
+    """The last few compiled scenes of one environment. Never shared: users may edit models."""
 
     def __init__(self, size: int = 8) -> None:
         self._size = size

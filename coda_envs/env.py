@@ -14,15 +14,22 @@ import numpy as np
 from gymnasium import spaces
 
 from coda_envs import robot
-from coda_envs.arena import TABLE, TABLE_X, CompileCache
+from coda_envs.arena import OFFSCREEN, TABLE, TABLE_X, CompileCache, diverged
 from coda_envs.errors import SceneError, suggest
 from coda_envs.factors import RangeName
 from coda_envs.family import get_family
+from coda_envs.instruction import INSTRUCTION_BYTES, encode_instruction
 from coda_envs.programs.potential import PotentialProgram
 from coda_envs.rendering import OffscreenRenderer
 from coda_envs.scene import Scene
 from coda_envs.scene_source import make_source
-from coda_envs.sensing import N_SLOTS, SLOT_COLUMNS, Sensor
+from coda_envs.sensing import (
+    FEATURE_BOUND,
+    N_SLOTS,
+    PROPRIO_BOUND,
+    SLOT_BOUND,
+    Sensor,
+)
 from coda_envs.text2potential.evaluate import Potential, compile_potential
 from coda_envs.text2potential.wrapper import shaping
 
@@ -31,11 +38,8 @@ RewardMode = Literal["sparse", "shaped"]
 
 OBS_MODES = ("state", "rgb", "rgb+state", "privileged")
 CONTROL_HZ = (10, 20)
-#: Bytes kept for the instruction, UTF-8, zero-padded.
-INSTRUCTION_BYTES = 128
 #: Physics steps between two joint targets.
 _BLOCK = 5
-
 Obs = dict[str, np.ndarray]
 
 
@@ -87,6 +91,12 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
             raise SceneError(f"max_steps is {max_steps}.", allowed="a whole number of at least 1")
         if not 16 <= image_size <= 960:
             raise SceneError(f"image_size is {image_size}.", allowed="16 to 960 pixels")
+        height, width = render_size
+        if not (16 <= height <= OFFSCREEN[0] and 16 <= width <= OFFSCREEN[1]):
+            raise SceneError(
+                f"render_size is {height} × {width}.",
+                allowed=f"height and width from 16 to {OFFSCREEN[0]} × {OFFSCREEN[1]} pixels",
+            )
         self.source = make_source(
             self.family, scene=scene, suite=suite, library=library, within=within
         )
@@ -95,7 +105,7 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         self.control_hz = control_hz
         self.gamma = gamma
         self.render_mode = render_mode
-        self.render_size = tuple(render_size)
+        self.render_size = (height, width)
         self.image_size = image_size
         self.max_steps = max_steps or round(self.family.max_seconds * control_hz)
         self.potential: Potential | None = None
@@ -270,14 +280,14 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         values = np.asarray(action, dtype=np.float64)
         if values.shape != (7,):
             raise ValueError(f"the action has the shape {values.shape}; allowed: (7,)")
-        finite = np.isfinite(values)
-        if not finite.all():
-            index = int(np.argmin(finite))
-            raise ValueError(
-                f"action[{index}] is {values[index]}; allowed: finite numbers in [-1, 1]"
-            )
+        for index, value in enumerate(values.tolist()):
+            if not math.isfinite(value):
+                raise ValueError(
+                    f"action[{index}] is {value}; allowed: finite numbers in [-1, 1]"
+                )
+        bounded = np.minimum(np.maximum(values, -1.0), 1.0)
         # Rounded to float32 like the action space, so that what is stored is what acted.
-        return np.clip(values.astype(np.float32), -1.0, 1.0).astype(np.float64)
+        return bounded.astype(np.float32).astype(np.float64)
 
     def _simulate(self, action: np.ndarray) -> None:
         data = self.data
@@ -285,17 +295,16 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         quat = np.empty(4)
         mujoco.mju_mat2Quat(quat, rotation.ravel())
         before = self._targets
-        after = self._controller.move(action, position.copy(), quat)
+        after = self._controller.move(action, position, quat)
         self._command = float(action[6])
         data.ctrl[7] = robot.FINGER * (1.0 - self._command) / 2.0
-        start = data.time
+        joints = data.ctrl[:7]
         change = (after - before) / self._blocks
         for block in range(1, self._blocks + 1):
-            data.ctrl[:7] = before + block * change
+            joints[:] = before + block * change
             mujoco.mj_step(self.model, data, _BLOCK)
         self._targets = after
-        # MuJoCo resets the data by itself when physics diverges; time then runs backwards.
-        if data.time < start or not math.isfinite(float(data.qpos.sum() + data.qvel.sum())):
+        if diverged(data):
             mujoco.mj_resetData(self.model, data)
             self.failure = "physics diverged"
 
@@ -309,7 +318,7 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         mujoco.mj_collision(self.model, self.data)
         self.features = self._sensor.features(self.data, self._command)
         self._named = {"success": self.family.success(self.scene, self.features)}
-        x, y, z = self.features[self._mover : self._mover + 3]
+        x, y, z = self.features[self._mover : self._mover + 3].tolist()
         if not self.failure and (z < -0.02 or abs(x - TABLE_X) > TABLE[0] or abs(y) > TABLE[1]):
             self.failure = f"{self.scene.task.goal.roles[0]} off the table"
         if self.failure:
@@ -324,7 +333,8 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
             for camera in ("agentview", "wrist"):
                 obs[camera] = self.picture(camera, self.image_size, self.image_size)
         if self.obs_mode == "privileged":
-            obs["features"] = self.features.astype(np.float32)
+            bounded = np.clip(self.features, -FEATURE_BOUND, FEATURE_BOUND)
+            obs["features"] = bounded.astype(np.float32)
         return obs
 
     def _info(self) -> dict[str, Any]:
@@ -343,18 +353,20 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         return info
 
     def _observation_space(self) -> spaces.Dict:
-        def box(low: float, high: float, shape: tuple[int, ...], dtype: type) -> spaces.Box:
-            return spaces.Box(low, high, shape, dtype)
+        def within(bound: np.ndarray) -> spaces.Box:
+            return spaces.Box(-bound, bound, dtype=np.float32)
 
-        parts: dict[str, spaces.Space[Any]] = {"proprio": box(-np.inf, np.inf, (8,), np.float32)}
+        parts: dict[str, spaces.Space[Any]] = {"proprio": within(PROPRIO_BOUND)}
         if self.obs_mode != "rgb":
-            parts["objects"] = box(-np.inf, np.inf, (N_SLOTS, len(SLOT_COLUMNS)), np.float32)
-        parts["instruction"] = box(0, 255, (INSTRUCTION_BYTES,), np.uint8)
+            parts["objects"] = within(np.tile(SLOT_BOUND, (N_SLOTS, 1)))
+        parts["instruction"] = spaces.Box(0, 255, (INSTRUCTION_BYTES,), np.uint8)
         if self.obs_mode in ("rgb", "rgb+state"):
             for camera in ("agentview", "wrist"):
-                parts[camera] = box(0, 255, (self.image_size, self.image_size, 3), np.uint8)
+                shape = (self.image_size, self.image_size, 3)
+                parts[camera] = spaces.Box(0, 255, shape, np.uint8)
         if self.obs_mode == "privileged":
-            parts["features"] = box(-np.inf, np.inf, (self.family.schema.size,), np.float32)
+            size = self.family.schema.size
+            parts["features"] = within(np.full(size, FEATURE_BOUND, dtype=np.float32))
         return spaces.Dict(parts)
 
     def _program(self, potential: str | Mapping[str, Any] | None) -> PotentialProgram:
@@ -367,23 +379,6 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
             except (OSError, ValueError) as error:
                 raise SceneError(f"potential={potential!r} cannot be read: {error}") from error
         return PotentialProgram.parse(potential, "potential=")
-
-
-def encode_instruction(text: str) -> np.ndarray:
-    """UTF-8 bytes ``[128]`` uint8, zero-padded. Raises :class:`SceneError` where it is too long."""
-    data = text.encode("utf-8")
-    if len(data) > INSTRUCTION_BYTES:
-        raise SceneError(
-            f"the instruction has {len(data)} bytes.", allowed=f"at most {INSTRUCTION_BYTES}"
-        )
-    out = np.zeros(INSTRUCTION_BYTES, dtype=np.uint8)
-    out[: len(data)] = np.frombuffer(data, dtype=np.uint8)
-    return out
-
-
-def decode_instruction(data: np.ndarray) -> str:
-    """The text of an ``instruction`` observation."""
-    return bytes(np.asarray(data, dtype=np.uint8)).rstrip(b"\0").decode("utf-8")
 
 
 def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:

@@ -3,7 +3,24 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
+
+
+class _ShortRepr(reprlib.Repr):
+    """Bounded in depth and length, and safe for whole numbers that Python refuses to write out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 3
+
+    def repr_int(self, x: int, level: int) -> str:
+        """A number's digits, or how many bits it has."""
+        del level
+        return repr(x) if x.bit_length() < 128 else f"a number of {x.bit_length()} bits"
+
+
+_REPR = _ShortRepr()
 
 
 class CodaError(ValueError):
@@ -79,9 +96,20 @@ class HeldOutError(SceneError):
     """A scene meant for training lies in a region that is kept for testing."""
 
 
+def short(value: object) -> str:
+    """``value`` as a message shows it: a few dozen characters of its ``repr``.
+
+    What comes from a file may be too large to write out in full, or refuse: a whole number of
+    thousands of digits, lists that hold one another a billion times.
+    """
+    text = _REPR.repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def suggest(word: str, allowed: Iterable[str]) -> str:
     """The allowed words in order, led by the closest match: ``'a', 'b' (did you mean 'b'?)``."""
     words = sorted(allowed)
+    word = word[:200]
     listed = ", ".join(repr(w) for w in words)
     close = difflib.get_close_matches(word, words, n=1)
     return f"{listed} (did you mean {close[0]!r}?)" if close else listed

@@ -11,21 +11,24 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from coda_envs.errors import SceneError, suggest
+from coda_envs.errors import SceneError, short, suggest
 
 Value = float | int | str
 Group = Literal["task", "spatial", "attributes"]
 RangeName = Literal["seed", "generator"]
 Region = Literal["generator", "ood-dev", "ood", "mixed"]
 
+#: Digits after the point kept of every number, so that a scene survives YAML and JSON with its id.
+DIGITS = 6
+
 #: Shares of the cells that go to the generator, to ``ood-dev`` and to ``ood`` (design: 70/10/20).
 SHARES: tuple[tuple[Region, float], ...] = (("generator", 0.7), ("ood-dev", 0.8), ("ood", 1.0))
 
 
 class _Declared(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class When(_Declared):
@@ -35,6 +38,12 @@ class When(_Declared):
     min: int | None = None
     equals: str | None = None
 
+    @model_validator(mode="after")
+    def _one_form(self) -> When:
+        if (self.min is None) == (self.equals is None):
+            raise ValueError(f"a condition on {self.factor} gives min or equals")
+        return self
+
     def holds(self, value: Value) -> bool:
         """Whether ``value`` of the other factor makes this one exist."""
         if self.min is not None:
@@ -43,14 +52,13 @@ class When(_Declared):
 
 
 class _Base(_Declared):
-    path: str
+    path: str = Field(pattern=r"^(task|(spatial|attributes)\.\w+)\.\w+$")
     meaning: str
     when: When | None = None
 
     @property
     def group(self) -> Group:
         head = self.path.split(".", 1)[0]
-        assert head in ("task", "spatial", "attributes")
         return head  # type: ignore[return-value]
 
     @property
@@ -75,6 +83,9 @@ class ContinuousFactor(_Base):
         low, high = self.generator
         if not low <= self.seed[0] <= self.seed[1] <= high:
             raise ValueError(f"{self.path}: the seed range must lie inside the generator range")
+        if any(round(bound, DIGITS) != bound for bound in (*self.seed, *self.generator)):
+            # A scene could not hold a value at such a bound.
+            raise ValueError(f"{self.path}: bounds have at most {DIGITS} digits after the point")
         return self
 
     def sample(self, rng: np.random.Generator, within: RangeName) -> float:
@@ -87,11 +98,11 @@ class ContinuousFactor(_Base):
         low, high = self.generator
         allowed = f"a number from {low:g} to {high:g} ({self.unit})"
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise SceneError(f"{self.path} is {value!r}, not a number.", allowed=allowed)
+            raise SceneError(f"{self.path} is {short(value)}, not a number.", allowed=allowed)
         # NaN and whole numbers beyond a float's reach fail this comparison too.
         if not low - 1e-9 <= value <= high + 1e-9:
             raise SceneError(
-                f"{self.path} is {value!r}, outside its range.",
+                f"{self.path} is {short(value)}, outside its range.",
                 allowed=allowed,
                 remedy=f"set {self.path} to a value in that range",
             )
@@ -119,6 +130,7 @@ class DiscreteFactor(_Base):
 
     @property
     def bins(self) -> int:
+        """One bin a choice."""
         return len(self.generator)
 
     def sample(self, rng: np.random.Generator, within: RangeName) -> int | str:
@@ -130,8 +142,8 @@ class DiscreteFactor(_Base):
         """``value`` if it is one of the choices, else a :class:`SceneError`."""
         if isinstance(value, bool) or value not in self.generator:
             raise SceneError(
-                f"{self.path} is {value!r}, not one of its choices.",
-                allowed=suggest(str(value), map(str, self.generator)),
+                f"{self.path} is {short(value)}, not one of its choices.",
+                allowed=suggest(short(value).strip("'"), map(str, self.generator)),
                 remedy=f"set {self.path} to one of them",
             )
         # The declared choice itself: 1.0 from a file must not stand beside 1.
@@ -139,7 +151,7 @@ class DiscreteFactor(_Base):
 
     def bin(self, value: Value) -> int:
         """Index of ``value`` among the choices."""
-        return self.generator.index(value)  # type: ignore[arg-type]
+        return self.generator.index(value)
 
 
 Factor = Annotated[ContinuousFactor | DiscreteFactor, Field(discriminator="type")]
@@ -164,18 +176,27 @@ class FactorSpace(_Declared):
     def load(cls, path: Path) -> FactorSpace:
         """Read ``factors.yaml``. Raises :class:`SceneError` naming the file and the entry."""
         try:
-            return cls.model_validate(yaml.safe_load(path.read_text()))
-        except (OSError, yaml.YAMLError, ValidationError) as error:
+            return cls.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        except (OSError, yaml.YAMLError, ValueError) as error:
             raise SceneError(f"{path} is not a factor file: {error}") from error
 
     @model_validator(mode="after")
     def _known_keys(self) -> FactorSpace:
-        known = {f.path for f in self.factors}
-        if len(known) != len(self.factors):
-            raise ValueError("a factor path is declared twice")
+        known: dict[str, ContinuousFactor | DiscreteFactor] = {}
+        for factor in self.factors:
+            if factor.path in known:
+                raise ValueError(f"the factor {factor.path!r} is declared twice")
+            if factor.when is not None and factor.when.factor not in known:
+                raise ValueError(
+                    f"{factor.path!r} depends on {factor.when.factor!r}, which is not declared "
+                    "before it"
+                )
+            known[factor.path] = factor
         for path in (*self.cells, *self.combinations):
             if path not in known:
                 raise ValueError(f"key factor {path!r} is not declared")
+            if known[path].when is not None:
+                raise ValueError(f"key factor {path!r} does not exist in every scene")
         return self
 
     @cached_property
@@ -214,10 +235,11 @@ class FactorSpace(_Declared):
         """A value for every factor that exists, uniform over the named range.
 
         ``fixed`` values are taken as they are. A draw is made for every declared factor, existing
-        or not, so that fixing one leaves the others' draws unchanged.
+        or not, so that fixing one leaves the others' draws unchanged. Raises :class:`SceneError`
+        for a fixed value that the factor cannot take.
         """
         drawn = {f.path: f.sample(rng, within) for f in self.factors}
-        drawn.update(fixed or {})
+        drawn.update({path: self[path].check(value) for path, value in (fixed or {}).items()})
         return {f.path: drawn[f.path] for f in self.active(drawn)}
 
     def check(self, values: Mapping[str, Any]) -> dict[str, Value]:
@@ -225,7 +247,7 @@ class FactorSpace(_Declared):
         for path in values:
             if path not in self.by_path:
                 raise SceneError(
-                    f"unknown factor {path!r} for the family {self.family!r}.",
+                    f"unknown factor {short(path)} for the family {self.family!r}.",
                     allowed=suggest(path, self.by_path),
                     remedy="remove it or correct its spelling",
                 )

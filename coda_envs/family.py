@@ -13,7 +13,7 @@ import numpy as np
 
 from coda_envs import predicates
 from coda_envs.errors import PluginError, SceneError, suggest
-from coda_envs.factors import FactorSpace, RangeName, Region, Value
+from coda_envs.factors import DIGITS, FactorSpace, RangeName, Region, Value
 from coda_envs.features import FeatureSchema
 from coda_envs.programs.potential import PotentialProgram
 from coda_envs.scene import Goal, Scene, Task
@@ -144,7 +144,7 @@ class TaskFamily(ABC):
             if factor.type == "discrete":
                 middle[factor.path] = factor.seed[0]
             else:
-                middle[factor.path] = round((factor.seed[0] + factor.seed[1]) / 2, 6)
+                middle[factor.path] = round((factor.seed[0] + factor.seed[1]) / 2, DIGITS)
         return middle
 
     def _assemble(
@@ -189,7 +189,7 @@ class TaskFamily(ABC):
         for _ in range(MAX_TRIES):
             values = self.space.sample(rng, within, fixed)
             # Rounded first, so that the region is judged on what the scene will say.
-            values = {p: round(v, 6) if isinstance(v, float) else v for p, v in values.items()}
+            values = {p: round(v, DIGITS) if isinstance(v, float) else v for p, v in values.items()}
             if self.space.region(values) != region:
                 problem = f"lies outside the region {region!r}"
                 continue

@@ -62,8 +62,13 @@ class FeatureSchema:
     def _index(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.names)}
 
+    @cached_property
+    def _offsets(self) -> dict[str, int]:
+        return {role: len(GRIPPER) + i * len(OBJECT) for i, role in enumerate(self.roles)}
+
     @property
     def size(self) -> int:
+        """Number of columns."""
         return len(self.names)
 
     def index(self, name: str) -> int:
@@ -81,10 +86,11 @@ class FeatureSchema:
 
     def role_offset(self, role: str) -> int:
         """First column of a role. Raises :class:`ProgramError` where the family lacks it."""
-        if role not in self.roles:
+        try:
+            return self._offsets[role]
+        except KeyError:
             raise ProgramError(
                 f"unknown role {role!r}.",
                 allowed=suggest(role, self.roles),
                 remedy="use a role of the family",
-            )
-        return len(GRIPPER) + self.roles.index(role) * len(OBJECT)
+            ) from None

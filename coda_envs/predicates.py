@@ -6,8 +6,11 @@ It reads the current state only, so that a restored state gives the same answer.
 
 from __future__ import annotations
 
+import math
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,25 +26,38 @@ REST_SPEED = 0.03
 REST_SPIN = 0.5
 #: Height over a receptacle's surface up to which an object is still *at* it (m).
 AT_HEIGHT = 0.02
+#: Flat: turned out of the level by less than this (rad), its middle no more than this off the
+#: height it has on that face (m).
+FLAT_TURN = 0.15
+FLAT_GAP = 0.003
 
 _GRIPPER = {name: i for i, name in enumerate(GRIPPER)}
 _OBJECT = {name: i for i, name in enumerate(OBJECT)}
 
 
 class View:
-    """Named access to the columns of ``features [..., F]``."""
+    """Named access to the columns of ``features [..., F]``; one state ``[F]`` gives numbers."""
 
     def __init__(self, schema: FeatureSchema, features: np.ndarray) -> None:
         self.schema = schema
         self.features = features
+        # The environment asks the verifier after every step. Python's floats calculate like
+        # float64 arrays, bit for bit, at a fraction of what arrays of one number cost.
+        one_state = features.ndim == 1 and features.dtype == np.float64
+        self._numbers: list[Any] | None = features.tolist() if one_state else None
+
+    def _column(self, index: int) -> np.ndarray:
+        column: np.ndarray
+        column = self.features[..., index] if self._numbers is None else self._numbers[index]
+        return column
 
     def gripper(self, name: str) -> np.ndarray:
         """Column ``gripper.<name>``, shape ``[...]``."""
-        return self.features[..., _GRIPPER[name]]
+        return self._column(_GRIPPER[name])
 
     def of(self, role: str, name: str) -> np.ndarray:
         """Column ``<role>.<name>``, shape ``[...]``."""
-        return self.features[..., self.schema.role_offset(role) + _OBJECT[name]]
+        return self._column(self.schema.role_offset(role) + _OBJECT[name])
 
     def position(self, role: str) -> np.ndarray:
         """Positions ``[..., 3]`` of a role."""
@@ -54,8 +70,18 @@ class View:
 
     def horizontal_gap(self, role: str, other: str) -> np.ndarray:
         """Horizontal distance between two roles' middles (m)."""
-        gap = self.position(role)[..., :2] - self.position(other)[..., :2]
-        return np.hypot(gap[..., 0], gap[..., 1])
+        x = self.of(role, "x") - self.of(other, "x")
+        y = self.of(role, "y") - self.of(other, "y")
+        return _sqrt(x * x + y * y)
+
+
+# NumPy's functions of one number cost twenty times as much as Python's.
+def _sqrt(value: Any) -> Any:
+    return math.sqrt(value) if isinstance(value, float) else np.sqrt(value)
+
+
+def _larger(one: Any, two: Any) -> Any:
+    return max(one, two) if isinstance(one, float) else np.maximum(one, two)
 
 
 def near(view: View, role: str) -> np.ndarray:
@@ -83,16 +109,15 @@ def lifted(view: View, role: str) -> np.ndarray:
 
 
 def over(view: View, role: str, receptacle: str) -> np.ndarray:
-    """Above or in the receptacle's inner radius, not below its surface."""
+    """Above or in the receptacle's inner radius, its middle above the surface."""
     inside = view.horizontal_gap(role, receptacle) < view.of(receptacle, "inner")
-    underside = view.of(role, "z") - _reach_down(view, role)
-    return inside & (underside > view.of(receptacle, "surface_z") - 0.01)
+    return inside & (view.of(role, "z") > view.of(receptacle, "surface_z"))
 
 
 def at(view: View, role: str, receptacle: str) -> np.ndarray:
     """Over the receptacle and no more than ``AT_HEIGHT`` above its surface."""
-    underside = view.of(role, "z") - _reach_down(view, role)
-    return over(view, role, receptacle) & (underside < view.of(receptacle, "surface_z") + AT_HEIGHT)
+    low = _underside(view, role) < view.of(receptacle, "surface_z") + AT_HEIGHT
+    return over(view, role, receptacle) & low
 
 
 def released(view: View, role: str) -> np.ndarray:
@@ -106,21 +131,38 @@ def stable(view: View, role: str) -> np.ndarray:
 
 
 def placed(view: View, role: str, receptacle: str) -> np.ndarray:
-    """At the receptacle, touching it, let go, and at rest; never in the air or in the hand."""
+    """At the receptacle, flat on its surface, touching it, let go, and at rest: never in the air,
+    in the hand, or leaning on a rim."""
     return (
         at(view, role, receptacle)
+        & _flat(view, role, receptacle)
         & (view.of(role, "supported") > 0.5)
         & released(view, role)
         & stable(view, role)
     )
 
 
-def _reach_down(view: View, role: str) -> np.ndarray:
-    """How far the object reaches below its middle, for any tilt (bounded by its half extents)."""
-    upright = np.abs(view.of(role, "upright"))
-    side = np.maximum(view.of(role, "half_x"), view.of(role, "half_y"))
-    lean = np.sqrt(np.clip(1.0 - upright**2, 0.0, 1.0))
-    return upright * view.of(role, "half_z") + lean * side
+def _flat(view: View, role: str, receptacle: str) -> np.ndarray:
+    """A face of the object lies on the receptacle's surface: it stands, or lies on a side."""
+    upright = abs(view.of(role, "upright"))
+    height = view.of(role, "z") - view.of(receptacle, "surface_z")
+    standing = abs(height - view.of(role, "half_z")) < FLAT_GAP
+    # Which side it lies on, only the height tells: one that leans on an edge is higher.
+    lying = (abs(height - view.of(role, "half_x")) < FLAT_GAP) | (
+        abs(height - view.of(role, "half_y")) < FLAT_GAP
+    )
+    tilt = math.sin(FLAT_TURN)
+    return ((upright > math.cos(FLAT_TURN)) & standing) | ((upright < tilt) & lying)
+
+
+def _underside(view: View, role: str) -> np.ndarray:
+    """Height of the lowest point, for any tilt (bounded by the half extents)."""
+    upright = abs(view.of(role, "upright"))
+    side = _larger(view.of(role, "half_x"), view.of(role, "half_y"))
+    # Rounding can take the cosine past 1.
+    lean = _sqrt(_larger(1.0 - upright * upright, 0.0))
+    reach = upright * view.of(role, "half_z") + lean * side
+    return view.of(role, "z") - reach
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import mujoco
 import numpy as np
 
 from coda_envs.errors import CodaError
+
+
+def _context_class() -> Any:
+    """The kind of GL context that MUJOCO_GL names *now*: MuJoCo looks only when it is imported,
+    which a user's program may have done before coda_envs chose EGL."""
+    if os.environ.get("MUJOCO_GL", "").lower() == "egl":
+        from mujoco.egl import GLContext
+
+        return GLContext
+    return mujoco.GLContext
 
 
 class OffscreenRenderer:
@@ -14,7 +27,7 @@ class OffscreenRenderer:
     def __init__(self, model: mujoco.MjModel) -> None:
         width, height = model.vis.global_.offwidth, model.vis.global_.offheight
         try:
-            self._gl = mujoco.GLContext(width, height)
+            self._gl = _context_class()(width, height)
             self._gl.make_current()
             self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
         except Exception as error:

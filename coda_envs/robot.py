@@ -6,6 +6,7 @@ Panda (see NOTICE); shapes, gripper and gains are this project's own.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -231,8 +232,7 @@ LEAD = 0.08
 LEAD_ANGLE = 0.6
 _DAMPING = 1e-4
 _POSTURE = 0.05
-_EYE6 = np.eye(6)
-_LIMITS = np.array([r[3] for r in _LINKS])
+_LOWER, _UPPER = np.array([link[3] for link in _LINKS]).T.copy()
 
 
 @dataclass
@@ -251,10 +251,21 @@ class Controller:
         self._model = _arm_model()
         self._data = mujoco.MjData(self._model)
         self._site = self._model.site("tcp").id
-        self._jacobian = np.zeros((6, 7))
-        self._error = np.zeros(6)
-        self._quat = np.zeros(4)
         self._home = np.array(HOME)
+        # An action solves two 6 x 6 systems: arrays and views are made once, not in every step.
+        self._qpos = self._data.qpos
+        self._tip = self._data.site_xpos[self._site]
+        self._tip_matrix = self._data.site_xmat[self._site]
+        self._tip_rotation = self._tip_matrix.reshape(3, 3)
+        self._quat = np.zeros(4)
+        self._local_turn = np.zeros(3)
+        self._error = np.zeros(6)
+        self._position_error, self._rotation_error = self._error[:3], self._error[3:]
+        self._jacobian = np.zeros((6, 7))
+        self._position_rows, self._rotation_rows = self._jacobian[:3], self._jacobian[3:]
+        self._square = np.zeros((6, 6))
+        self._square_diagonal = self._square.reshape(-1)[::7]
+        self._solution = np.zeros(6)
 
     def reset(self, joints: np.ndarray) -> None:
         """Start from these arm joints, the target where the gripper is."""
@@ -265,12 +276,9 @@ class Controller:
 
     def forward(self, joints: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Position ``[3]`` and rotation ``[3, 3]`` of the point between the fingertips."""
-        self._data.qpos[:] = joints
+        self._qpos[:] = joints
         mujoco.mj_kinematics(self._model, self._data)
-        return (
-            self._data.site_xpos[self._site].copy(),
-            self._data.site_xmat[self._site].reshape(3, 3).copy(),
-        )
+        return self._tip.copy(), self._tip_rotation.copy()
 
     def move(self, action: np.ndarray, at: np.ndarray, at_quat: np.ndarray) -> np.ndarray:
         """Joint targets ``[7]`` after one action (its first six components in [-1, 1]).
@@ -278,50 +286,54 @@ class Controller:
         ``at [3]`` and ``at_quat [4]`` are where the gripper is now.
         """
         lead = self.position + POSITION_SCALE * action[:3] - at
-        distance = float(np.sqrt(lead @ lead))
+        distance = math.sqrt(lead.dot(lead))
         if distance > LEAD:
             lead *= LEAD / distance
         self.position = at + lead
         turn = ROTATION_SCALE * action[3:6]
-        angle = float(np.sqrt(turn @ turn))
+        angle = math.sqrt(turn.dot(turn))
         if angle > 0.0:
             mujoco.mju_axisAngle2Quat(self._quat, turn / angle, angle)
             turned = np.empty(4)
             mujoco.mju_mulQuat(turned, self._quat, self.quat)
             self._limit_turn(turned, at_quat)
-        self._solve(2)
+        self._descend()
+        self._descend()
         return self.joints
 
     def _limit_turn(self, quat: np.ndarray, at_quat: np.ndarray) -> None:
         ahead = np.empty(3)
         mujoco.mju_subQuat(ahead, quat, at_quat)
-        angle = float(np.sqrt(ahead @ ahead))
+        angle = math.sqrt(ahead.dot(ahead))
         self.quat = quat
         if angle > LEAD_ANGLE:
             self.quat = at_quat.copy()
             mujoco.mju_quatIntegrate(self.quat, ahead, LEAD_ANGLE / angle)
         mujoco.mju_normalize4(self.quat)
 
-    def _solve(self, iterations: int) -> float:
-        """Damped least squares from the current joints; returns the remaining error (m + rad)."""
-        model, data, site = self._model, self._data, self._site
-        jacobian, error = self._jacobian, self._error
-        for _ in range(iterations):
-            data.qpos[:] = self.joints
-            mujoco.mj_kinematics(model, data)
-            mujoco.mj_comPos(model, data)
-            mujoco.mj_jacSite(model, data, jacobian[:3], jacobian[3:], site)
-            error[:3] = self.position - data.site_xpos[site]
-            mujoco.mju_mat2Quat(self._quat, data.site_xmat[site])
-            local = np.empty(3)
-            mujoco.mju_subQuat(local, self.quat, self._quat)
-            error[3:] = data.site_xmat[site].reshape(3, 3) @ local
-            # dq = J⁺ (e - J q_posture) + q_posture: the posture acts in the null space only.
-            posture = _POSTURE * (self._home - self.joints)
-            square = jacobian @ jacobian.T + _DAMPING * _EYE6
-            step = jacobian.T @ np.linalg.solve(square, error - jacobian @ posture) + posture
-            self.joints = np.clip(self.joints + step, _LIMITS[:, 0], _LIMITS[:, 1])
-        return float(np.abs(error).sum())
+    def _descend(self) -> None:
+        """One damped-least-squares step of ``joints`` towards the target."""
+        model, data = self._model, self._data
+        self._qpos[:] = self.joints
+        mujoco.mj_kinematics(model, data)
+        # The Jacobian is taken about the centre of mass that this call updates.
+        mujoco.mj_comPos(model, data)
+        mujoco.mj_jacSite(model, data, self._position_rows, self._rotation_rows, self._site)
+        np.subtract(self.position, self._tip, out=self._position_error)
+        mujoco.mju_mat2Quat(self._quat, self._tip_matrix)
+        mujoco.mju_subQuat(self._local_turn, self.quat, self._quat)
+        np.dot(self._tip_rotation, self._local_turn, out=self._rotation_error)
+        # dq = J⁺ (e - J q_posture) + q_posture: the posture acts in the null space only.
+        posture = _POSTURE * (self._home - self.joints)
+        wanted = self._error - np.dot(self._jacobian, posture)
+        np.dot(self._jacobian, self._jacobian.T, out=self._square)
+        self._square_diagonal += _DAMPING
+        # Symmetric and, damped, positive definite: MuJoCo's Cholesky costs a tenth of LAPACK's LU
+        # through np.linalg at this size.
+        mujoco.mju_cholFactor(self._square, 0.0)
+        mujoco.mju_cholSolve(self._solution, self._square, wanted)
+        joints = self.joints + posture + np.dot(self._solution, self._jacobian)
+        self.joints = np.minimum(np.maximum(joints, _LOWER), _UPPER)
 
     def solve_pose(self, position: np.ndarray, quat: np.ndarray, iterations: int = 60) -> float:
         """Inverse kinematics from the current joints; returns the remaining error (m + rad)."""
@@ -329,7 +341,8 @@ class Controller:
         self.quat = np.array(quat, dtype=float)
         error = np.inf
         for _ in range(iterations):
-            error = self._solve(1)
+            self._descend()
+            error = float(np.abs(self._error).sum())
             if error < 1e-4:
                 break
         return error

@@ -23,11 +23,9 @@ from pydantic import (
     ValidationError,
 )
 
-from coda_envs.errors import SceneError
-from coda_envs.factors import Value
-
-#: Digits kept of every number, so that a scene survives YAML and JSON with the same id.
-DIGITS = 6
+from coda_envs.errors import SceneError, short
+from coda_envs.factors import DIGITS, Value
+from coda_envs.instruction import encode_instruction
 
 #: Largest scene file that is read, in bytes.
 MAX_BYTES = 1_000_000
@@ -39,8 +37,8 @@ class FrozenMap(dict[str, Any]):
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise TypeError("a scene is frozen: use scene.edit(path, value)")
 
-    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = _refuse  # type: ignore[assignment]
-    __ior__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = _refuse
+    __ior__ = _refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FrozenMap, (dict(self),)
@@ -59,6 +57,14 @@ def _thaw(value: Any) -> Any:
     return {k: _thaw(v) for k, v in value.items()} if isinstance(value, Mapping) else value
 
 
+def _instruction(text: str) -> str:
+    encode_instruction(text)
+    return text
+
+
+Instruction = Annotated[
+    StrictStr, Field(min_length=1, max_length=120), AfterValidator(_instruction)
+]
 Leaf = StrictFloat | StrictInt | StrictStr | StrictBool
 Frozen = PlainSerializer(_thaw)
 Choices = Annotated[Mapping[str, Leaf], AfterValidator(_freeze), Frozen]
@@ -80,8 +86,8 @@ class Task(_Part):
     """τ: the goal, the choices that make it up, and the language. Language is data."""
 
     goal: Goal
-    instruction: str = Field(min_length=1, max_length=120)
-    paraphrases: tuple[Annotated[str, Field(min_length=1, max_length=120)], ...] = ()
+    instruction: Instruction
+    paraphrases: tuple[Instruction, ...] = ()
     choices: Choices = Field(default_factory=lambda: FrozenMap())
 
 
@@ -160,12 +166,14 @@ def parse_scene(data: Any, source: str = "scene") -> Scene:
         )
     try:
         scene = Scene.model_validate(data)
+    except RecursionError as error:
+        raise SceneError(f"{source} is nested too deeply.") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(p) for p in first["loc"] if p not in ("float", "int", "str", "bool"))
         more = error.error_count() - 1
         raise SceneError(
-            f"{source}: {where or 'scene'} is {_short(first.get('input'))}: {first['msg']}"
+            f"{source}: {where or 'scene'} is {short(first.get('input'))}: {first['msg']}"
             + (f" (and {more} more)." if more else "."),
             remedy="compare with `coda scene new --family pick-place`",
         ) from error
@@ -194,8 +202,3 @@ def load_scene(path: Path | str) -> Scene:
             raise
         raise SceneError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     return parse_scene(data, str(path))
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -52,7 +52,8 @@ def make_source(
     within: RangeName = "seed",
 ) -> SceneSource:
     """The source that the environment's keyword arguments ask for; at most one of the three."""
-    given = [n for n, v in (("scene", scene), ("suite", suite), ("library", library)) if v is not None]
+    sources = {"scene": scene, "suite": suite, "library": library}
+    given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
         raise SceneError(
             f"{' and '.join(f'{n}=' for n in given)} are both set.",
@@ -112,11 +113,11 @@ def load_library(path: Path) -> tuple[Scene, ...]:
         scenes = [load_scene(p) for p in files]
     elif path.is_file():
         scenes = []
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(_lines(path), 1):
             try:
                 data = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise SceneError(f"{path}, line {number} is not JSON: {error.msg}.") from error
+            except (ValueError, RecursionError) as error:
+                raise SceneError(f"{path}, line {number} is not JSON: {error}.") from error
             if isinstance(data, Mapping) and "scene" in data:
                 data = data["scene"]
             scenes.append(parse_scene(data, f"{path}, line {number}"))
@@ -128,3 +129,12 @@ def load_library(path: Path) -> tuple[Scene, ...]:
     if not scenes:
         raise SceneError(f"library {str(path)!r} holds no scene.", allowed="at least one scene")
     return tuple(scenes)
+
+
+def _lines(path: Path) -> list[str]:
+    """Lines of a JSON Lines file, without the empty ones at its end."""
+    try:
+        # Not splitlines(): an instruction may hold a line separator other than a newline.
+        return path.read_text(encoding="utf-8").rstrip().split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SceneError(f"library {str(path)!r} cannot be read: {error}.") from error

@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from coda_envs import robot
-from coda_envs.arena import Compiled, compile_scene
+from coda_envs.arena import TABLE, TABLE_X, Compiled, compile_scene, diverged
 from coda_envs.errors import HeldOutError, SceneError
 from coda_envs.family import TaskFamily, get_family
 from coda_envs.predicates import View
@@ -92,7 +92,7 @@ def engine_fingerprint() -> str:
     return f"mujoco {mujoco.__version__}, gymnasium {gymnasium.__version__}, rules {RULES}"
 
 
-class _Failed(Exception):
+class _FailedError(Exception):
     """A check did not pass; carries the detail."""
 
 
@@ -110,7 +110,8 @@ class _Inspection:
 
     @property
     def state(self) -> tuple[mujoco.MjModel, mujoco.MjData]:
-        assert self.compiled is not None and self.data is not None
+        assert self.compiled is not None
+        assert self.data is not None
         return self.compiled.model, self.data
 
     def features(self) -> np.ndarray:
@@ -134,7 +135,7 @@ def validate(scene: Scene, *, solve_tries: int = 2) -> Certificate:
             continue
         try:
             detail = _CHECKS[name](inspection)
-        except (_Failed, SceneError) as failure:
+        except (_FailedError, SceneError) as failure:
             done.append(Check(name, False, str(failure)))
             return Certificate(scene.id, tuple(done), (), engine_fingerprint())
         done.append(Check(name, True, detail))
@@ -144,7 +145,7 @@ def validate(scene: Scene, *, solve_tries: int = 2) -> Certificate:
 def _layout(it: _Inspection) -> str:
     problem = it.family.problem(it.scene.values)
     if problem:
-        raise _Failed(f"the scene {problem}")
+        raise _FailedError(f"the scene {problem}")
     return "objects stand apart, the instruction fits one"
 
 
@@ -169,13 +170,13 @@ def _penetration(it: _Inspection) -> str:
     if deepest > PENETRATION:
         worst = data.contact[int(np.argmin(data.contact.dist))]
         names = [model.geom(int(g)).name for g in worst.geom]
-        raise _Failed(f"{names[0]} and {names[1]} overlap by {1000 * deepest:.1f} mm")
+        raise _FailedError(f"{names[0]} and {names[1]} overlap by {1000 * deepest:.1f} mm")
     return f"deepest overlap {1000 * max(deepest, 0.0):.2f} mm"
 
 
 def _not_solved(it: _Inspection) -> str:
     if bool(it.family.success(it.scene, it.features())):
-        raise _Failed("the goal holds before the robot moves")
+        raise _FailedError("the goal holds before the robot moves")
     return "the goal does not hold yet"
 
 
@@ -183,8 +184,8 @@ def _settles(it: _Inspection) -> str:
     model, data = it.state
     before = _object_poses(it)
     mujoco.mj_step(model, data, round(SETTLE_SECONDS / robot.TIMESTEP))
-    if not np.isfinite(data.qpos).all() or data.time < SETTLE_SECONDS - 0.01:
-        raise _Failed("physics diverged")
+    if diverged(data):
+        raise _FailedError("physics diverged")
     mujoco.mj_kinematics(model, data)
     after = _object_poses(it)
     move = turn = 0.0
@@ -195,7 +196,9 @@ def _settles(it: _Inspection) -> str:
         turned = math.acos(min(1.0, max(-1.0, cosine)))
         move, turn = max(move, moved), max(turn, turned)
         if moved > SETTLE_MOVE or turned > SETTLE_TURN:
-            raise _Failed(f"{role} moves {1000 * moved:.1f} mm and turns {turned:.2f} rad in 1 s")
+            raise _FailedError(
+                f"{role} moves {1000 * moved:.1f} mm and turns {turned:.2f} rad in 1 s"
+            )
     it.settled = tuple(round(float(q), 6) for q in data.qpos)
     return f"largest movement {1000 * move:.2f} mm, {turn:.3f} rad"
 
@@ -211,15 +214,13 @@ def _object_poses(it: _Inspection) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def _workspace(it: _Inspection) -> str:
-    from coda_envs.arena import TABLE, TABLE_X
-
     features = View(it.family.schema, it.features())
     assert it.compiled is not None
     for entity in it.compiled.entities:
         x, y, z = features.position(entity.role)
         reach = math.hypot(entity.half[0], entity.half[1])
         if abs(x - TABLE_X) + reach > TABLE[0] or abs(y) + reach > TABLE[1] or z < 0:
-            raise _Failed(f"{entity.role} stands over the table's edge at ({x:.2f}, {y:.2f})")
+            raise _FailedError(f"{entity.role} stands over the table's edge at ({x:.2f}, {y:.2f})")
     return "everything lies on the table"
 
 
@@ -229,14 +230,14 @@ def _reachable(it: _Inspection) -> str:
     worst = 0.0
     for role in it.scene.task.goal.roles:
         for above in (0.0, 0.12):
-            at = features.position(role) + (0.0, 0.0, above)
+            at = features.position(role) + np.array([0.0, 0.0, above])
             at[2] = max(at[2], 0.012)
             controller = robot.Controller()
             controller.reset(np.array(robot.HOME))
             error = controller.solve_pose(at, down)
             worst = max(worst, error)
             if error > REACH_ERROR:
-                raise _Failed(f"the gripper misses {role} by {1000 * error:.0f} mm (+ mrad)")
+                raise _FailedError(f"the gripper misses {role} by {1000 * error:.0f} mm (+ mrad)")
     return f"largest inverse-kinematics error {1000 * worst:.2f} mm"
 
 
@@ -261,7 +262,7 @@ def _visible(it: _Inspection) -> str:
         seen += geom[0] >= 0 and int(model.geom_bodyid[geom[0]]) == own
     share = seen / len(points)
     if share < VISIBLE:
-        raise _Failed(f"the main camera sees {100 * share:.0f}% of {role}")
+        raise _FailedError(f"the main camera sees {100 * share:.0f}% of {role}")
     return f"the main camera sees {100 * share:.0f}% of {role}"
 
 
@@ -281,7 +282,7 @@ def _solvable(it: _Inspection) -> str:
                 return f"the expert solves it in try {attempt + 1}"
     finally:
         env.close()
-    raise _Failed(f"the expert fails in {it.tries} tries: {info['failure'] or 'out of time'}")
+    raise _FailedError(f"the expert fails in {it.tries} tries: {info['failure'] or 'out of time'}")
 
 
 _CHECKS: dict[str, Callable[[_Inspection], str]] = {
@@ -319,9 +320,7 @@ def repair(
     family = get_family(scene.family)
     keep = set(edited)
     free = [
-        f
-        for f in family.space.active(scene.values)
-        if f.group == "spatial" and f.path not in keep
+        f for f in family.space.active(scene.values) if f.group == "spatial" and f.path not in keep
     ]
     region = family.region(scene)
     for _ in range(tries):
@@ -329,10 +328,7 @@ def repair(
         if not changed:
             return None
         candidate = scene.edit_many(changed)
-        if (
-            family.problem(candidate.values) is None
-            and family.region(candidate) == region
-        ):
+        if family.problem(candidate.values) is None and family.region(candidate) == region:
             return candidate, Repair(reason, changed)
     return None
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from coda_envs.errors import RunError
 from coda_envs.family import TaskFamily, get_family
 from coda_envs.scene import Scene
 from coda_envs.scene_source import load_suite
-from coda_trainer.backbone import TrainableBackbone
 from coda_trainer.config_file import load_run_config
 from coda_trainer.episode import Episode
 from coda_trainer.learning.actor import ActorSpec
@@ -61,14 +60,21 @@ class SuiteResult:
 def paired_gain(
     before: Sequence[bool | int], after: Sequence[bool | int]
 ) -> tuple[float, float, float]:
-    """Mean paired difference of success and its normal 95% interval: (mean, low, high).
+    """Mean paired difference of success with a 95% interval: (mean, low, high).
 
-    ``before`` and ``after`` hold the same episodes in the same order.
+    ``before`` and ``after`` hold the same episodes in the same order. The interval is Wald's after
+    half a pair is added to each of the four outcomes (Agresti & Min 2005), so that it keeps a
+    width where no episode changed. Raises ``ValueError`` for outcomes that cannot be paired.
     """
-    change = np.asarray(after, dtype=float) - np.asarray(before, dtype=float)
-    mean = float(change.mean())
-    half = Z95 * float(change.std(ddof=1)) / np.sqrt(len(change)) if len(change) > 1 else 1.0
-    return mean, mean - half, mean + half
+    n = len(before)
+    if not n == len(after) > 0:
+        raise ValueError(f"{n} outcomes before and {len(after)} after cannot be paired")
+    gained = sum(bool(a) and not b for b, a in zip(before, after, strict=True))
+    lost = sum(bool(b) and not a for b, a in zip(before, after, strict=True))
+    total, up, down = n + 2, gained + 0.5, lost + 0.5
+    middle = (up - down) / total
+    half = Z95 * math.sqrt(up + down - (up - down) ** 2 / total) / total
+    return (gained - lost) / n, max(middle - half, -1.0), min(middle + half, 1.0)
 
 
 def suite_jobs(family: TaskFamily, suite: str, episodes: int) -> list[Job]:
@@ -98,12 +104,18 @@ def evaluate_run(run: Path, *, suite: str, episodes: int) -> dict[str, Any]:
 
     Raises :class:`RunError` where the folder is no run or has no complete checkpoint.
     """
-    # Imported here: the run folder's module is not needed by those who only want the figures.
+    # Imported here: torch takes seconds, and the run folder's module is needed here alone.
+    import torch
+
     from coda_trainer.rounds.run_folder import RunFolder
 
+    # As in training, so that the figures are the same.
+    torch.set_num_threads(1)
     config = load_run_config(run)
     family = get_family(config.family)
-    round, checkpoint, _ = RunFolder(run).last_checkpoint()
+    round, checkpoint, problems = RunFolder(run).last_checkpoint()
+    for problem in problems:
+        print(f"{problem}; it is left out", file=sys.stderr)
     folder = checkpoint / "backbone"
     if not folder.is_dir():
         raise RunError(f"{checkpoint} holds no backbone.", remedy="evaluate another run")
@@ -113,13 +125,3 @@ def evaluate_run(run: Path, *, suite: str, episodes: int) -> dict[str, Any]:
     data = result.to_dict()
     del data["outcomes"]
     return {"run": str(run), "round": round, **data}
-
-
-def trainable(backbone: object, name: str) -> TrainableBackbone:
-    """``backbone`` as one that can be trained. Raises :class:`RunError` where it cannot."""
-    if not isinstance(backbone, TrainableBackbone):
-        raise RunError(
-            f"backbone {name!r} cannot be trained: it lacks update, save or load.",
-            remedy="choose a trainable backbone",
-        )
-    return backbone

@@ -137,16 +137,25 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not() -> None:
 def test_a_rows_chunk_does_not_depend_on_the_rows_after_it_or_on_n() -> None:
     backbone, obs = small(), world(6)[0].obs
     whole = backbone.sample(obs, n=3, seed=1)
-    part = backbone.sample({k: v[:2] for k, v in obs.items()}, n=1, seed=1)
-    np.testing.assert_allclose(whole[:2, :1], part, atol=1e-5)
+    part = backbone.sample({k: v[:2] for k, v in obs.items()}, n=2, seed=1)
+    np.testing.assert_allclose(whole[:2, :2], part, atol=1e-5)
+
+
+def test_the_first_candidate_is_steady_and_the_others_are_draws() -> None:
+    backbone, obs = small(), world(5)[0].obs
+    alone = backbone.sample(obs, seed=1)
+    assert alone.tobytes() == backbone.sample(obs, seed=2).tobytes()
+    one, other = backbone.sample(obs, n=2, seed=1), backbone.sample(obs, n=2, seed=2)
+    np.testing.assert_allclose(one[:, 0], other[:, 0], atol=1e-5)
+    assert np.abs(one[:, 1] - other[:, 1]).max() > 1e-3
 
 
 def test_sampling_without_a_seed_draws_afresh_from_the_backbones_generator() -> None:
     obs = world(2)[0].obs
     a, b = small(), small()
-    first = a.sample(obs)
-    assert first.tobytes() == b.sample(obs).tobytes()
-    assert first.tobytes() != a.sample(obs).tobytes()
+    first = a.sample(obs, n=2)
+    assert first.tobytes() == b.sample(obs, n=2).tobytes()
+    assert first.tobytes() != a.sample(obs, n=2).tobytes()
 
 
 def test_a_loaded_policy_samples_and_learns_on_bit_for_bit(tmp_path: Path) -> None:

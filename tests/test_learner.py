@@ -31,7 +31,7 @@ from coda_trainer.learning.residual import ResidualActor, ResidualConfig
 
 NOISE = ExplorationNoise(per_dimension=(1.0, 1.0))
 SHAPE = ResidualConfig(execute=EXECUTE, scale=(0.2, 0.2), width=64)
-CONFIG = LearnerConfig(residual=SHAPE, batch_size=96, width=64, actor_rate=5e-4)
+CONFIG = LearnerConfig(residual=SHAPE, batch_size=96, width=64, actor_rate=5e-4, anchor=0.3)
 READER = backbone_reader(BiasedBase(), EXECUTE, seed=0)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from coda_envs.engine.check import DISTRACTORS, check_program, spatial_paths
 from coda_envs.errors import ProgramError
-from coda_envs.factors import ContinuousFactor, FactorSpace, Value
+from coda_envs.factors import DIGITS, ContinuousFactor, FactorSpace, Value
 from coda_envs.family import get_family
 from coda_envs.programs.generation import (
     AddDistractorEdit,
@@ -23,7 +23,7 @@ from coda_envs.programs.generation import (
     ShiftEdit,
     SwapEdit,
 )
-from coda_envs.scene import DIGITS, Scene
+from coda_envs.scene import Scene
 
 #: How far from its role's middle an added distractor stands (m): near enough to be in the way.
 NEAR = (0.07, 0.12)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import reprlib
 from collections.abc import Mapping
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from coda_envs.errors import ProgramError
+from coda_envs.errors import ProgramError, short
 
 
 class ProgramData(BaseModel):
@@ -33,7 +32,7 @@ class ProgramData(BaseModel):
 
     @classmethod
     def parse(cls, data: Any, source: str = "program") -> Self:
-        """Checked data from outside. Raises :class:`ProgramError` naming entry, value and reason."""
+        """Checked data from outside. Raises :class:`ProgramError` with entry, value and reason."""
         if not isinstance(data, Mapping):
             raise ProgramError(f"{source} holds {type(data).__name__}, not a mapping.")
         try:
@@ -43,7 +42,7 @@ class ProgramData(BaseModel):
                 raise ProgramError(f"{source} is nested too deeply.") from error
             first = error.errors()[0]
             where = ".".join(str(p) for p in first["loc"])
-            value = reprlib.repr(first.get("input"))[:60]
+            value = short(first.get("input"))
             raise ProgramError(
                 f"{source}: {where or cls.__name__} is {value}: {first['msg']}."
-            ) from (error)
+            ) from error

@@ -136,12 +136,19 @@ class Train:
 
 
 def _check_parts(config: RunConfig) -> None:
-    """Make sure that family and policy exist and load, before anything is written."""
+    """Make sure that everything named exists and loads, before anything is written."""
     from coda_envs.family import get_family
-    from coda_trainer.discovery import make_backbone
+    from coda_envs.scene_source import load_suite
+    from coda_trainer.diagnosis.base import make_diagnostician
+    from coda_trainer.rounds.policy import make_policy
+    from coda_trainer.strategies import make_strategy
 
-    get_family(config.family)
-    make_backbone(config.backbone.name, seed=config.seed, **config.backbone.options).close()
+    family = get_family(config.family)
+    for suite in config.evaluation.suites:
+        load_suite(family, suite)
+    make_diagnostician(config.diagnosis.diagnostician)
+    learns = make_strategy(config.strategy).learns
+    make_policy(config.backbone, config.seed, learns=learns).close()
 
 
 def _finished(run: Path) -> Result:

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from coda_trainer.backbone import Backbone, EncodingBackbone, ObsBatch, TrainableBackbone
+from coda_trainer.backbone import Backbone, ObsBatch, TrainableBackbone
 from coda_trainer.discovery import make_backbone
 from coda_trainer.learning.exploration import ExplorationNoise
+from coda_trainer.learning.reader import encode
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,6 @@ class Actor:
 
             self.residual = ResidualActor.load(spec.residual)
 
-    @property
-    def execute(self) -> int:
-        """h, the actions executed before looking again."""
-        return self.backbone.spec.execute
-
     def chunk(
         self,
         obs: ObsBatch,
@@ -73,11 +69,7 @@ class Actor:
         chunk = self.backbone.sample(obs, seed=seed if spec.seedable else None)[:, 0]
         chunk = np.array(chunk[:, : spec.execute], dtype=np.float32)
         if self.residual is not None:
-            assert isinstance(self.backbone, EncodingBackbone)
-            chunk = self.residual.act(self.backbone.encode(obs), chunk)
+            chunk = self.residual.act(encode(self.backbone, obs), chunk)
         if noise is not None:
-            rows = [
-                noise(chunk[i : i + 1], rngs[i : i + 1], multipliers[i]) for i in range(len(chunk))
-            ]
-            chunk = np.concatenate(rows)
+            chunk = noise(chunk, rngs, multipliers)
         return chunk

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from coda_envs.errors import LearningError
 from coda_trainer.backbone import ChunkBatch
 from coda_trainer.episode import Episode
@@ -20,9 +18,9 @@ def distil_selection(
     """The successes among ``episodes`` as chunks, labelled by the noiseless residual policy.
 
     ``reader``: the frozen base's, as in the rollouts. ``horizon``: H of the backbone. The residual
-    speaks for the h actions that execute; the other H − h of a chunk are marked invalid, as is
-    what would reach past the episode's end. Raises :class:`LearningError` where no episode
-    succeeded: there is nothing to learn from, and the caller keeps the backbone as it is.
+    speaks for the h actions that execute; the other H − h of a chunk are those that the episode
+    went on with, and what would reach past its end is invalid. Raises :class:`LearningError` where
+    no episode succeeded: there is nothing to learn from, and the caller keeps the backbone.
     """
     kept = [e for e in episodes if e.success]
     if not kept:
@@ -33,7 +31,7 @@ def distil_selection(
     execute = actor.config.execute
     chunks = chunk_arrays(kept, horizon)
     encoding, base = reader(chunks.obs)
-    ran = chunks.valid & (np.arange(horizon) < execute)
-    actions = np.zeros_like(chunks.actions)
-    actions[:, :execute] = actor.act(encoding, base)
-    return ChunkBatch(chunks.obs, actions * ran[:, :, None], ran)
+    labels = chunks.actions.copy()
+    ran = chunks.valid[:, :execute, None]
+    labels[:, :execute] = actor.act(encoding, base) * ran
+    return ChunkBatch(chunks.obs, labels, chunks.valid)

@@ -10,7 +10,7 @@ import numpy as np
 from coda_envs.errors import ConfigError
 
 #: Noise of (x, y, z, rotation x, rotation y, yaw, gripper), as multiples of its standard deviation.
-NOISE = (1.0, 1.0, 2.0, 1.0, 1.0, 3.0, 3.0)
+NOISE = (1.0, 1.0, 1.5, 1.0, 1.0, 2.0, 1.5)
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class ExplorationNoise:
     ``share``, the others run as they are.
     """
 
-    std: float = 0.06
+    std: float = 0.05
     share: float = 0.8
     per_dimension: tuple[float, ...] = NOISE
 

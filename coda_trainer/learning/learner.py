@@ -36,8 +36,9 @@ class LearnerConfig:
 
     ``discount``: γ per environment step; 0.9924 is .97 over a chunk of four. ``tau``: pace of the
     target networks. ``smoothing``: standard deviation of the noise on the target actor's chunk.
-    ``anchor``: weight of the residual's size in the actor's loss. ``actor_every``: critic updates
-    for each of the actor's.
+    ``actor_every``: critic updates for each of the actor's. ``anchor``: weight of the residual's
+    size in the actor's loss; at 0.3 the first blocks lose half of the success before the critic
+    corrects the actor, at 1 they do not (pick-place, one seed).
     """
 
     residual: ResidualConfig = field(default_factory=ResidualConfig)
@@ -51,7 +52,7 @@ class LearnerConfig:
     members: int = 2
     width: int = 192
     smoothing: float = 0.04
-    anchor: float = 0.3
+    anchor: float = 1.0
     actor_every: int = 2
 
     def __post_init__(self) -> None:

@@ -33,12 +33,16 @@ def backbone_reader(backbone: Backbone, execute: int, seed: int) -> Reader:
         )
 
     def read(obs: ObsBatch) -> tuple[np.ndarray, np.ndarray]:
-        if isinstance(backbone, EncodingBackbone):
-            encoding = backbone.encode(obs)
-        else:
-            flat = [np.asarray(obs[key]) for key in spec.state_keys]
-            encoding = np.concatenate([v.reshape(len(v), -1) for v in flat], axis=1)
         base = backbone.sample(obs, seed=seed if spec.seedable else None)[:, 0, :execute]
-        return encoding.astype(np.float32), base.astype(np.float32)
+        return encode(backbone, obs), base.astype(np.float32)
 
     return read
+
+
+def encode(backbone: Backbone, obs: ObsBatch) -> np.ndarray:
+    """What the residual actor reads of B observations, ``[B, E]`` float32: the backbone's own
+    encoding, or its state observations, flattened."""
+    if isinstance(backbone, EncodingBackbone):
+        return backbone.encode(obs).astype(np.float32)
+    flat = [np.asarray(obs[key]) for key in backbone.spec.state_keys]
+    return np.concatenate([v.reshape(len(v), -1) for v in flat], axis=1).astype(np.float32)

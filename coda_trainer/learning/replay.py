@@ -128,10 +128,14 @@ class Replay:
         for rows in self._parts().values():
             if not rows.records:
                 continue
+            # All at once: a base reads many states faster than many times a few.
+            used = np.concatenate(
+                [np.arange(r.start, r.start + r.length + 1) for r in rows.records]
+            )
             obs = observation_columns(rows.columns)
-            for record in rows.records:
-                part = slice(record.start, record.start + record.length + 1)
-                encoding, base = self._read({key: v[part] for key, v in obs.items()})
+            for first in range(0, len(used), BLOCK):
+                block = used[first : first + BLOCK]
+                encoding, base = self._read({key: v[block] for key, v in obs.items()})
                 for name, values in (("encoding", encoding), ("base", base)):
                     if values.shape[1:] != rows.columns[name].shape[1:]:
                         raise LearningError(
@@ -139,7 +143,7 @@ class Replay:
                             allowed=f"{rows.columns[name].shape[1:]}, as before",
                             remedy="start a new replay for another backbone",
                         )
-                    rows.columns[name][part] = values
+                    rows.columns[name][block] = values
 
     def stored(self, name: str) -> np.ndarray:
         """All stored rows of a column (``features``, ``encoding``), for normalisation."""

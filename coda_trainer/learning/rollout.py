@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache
+from multiprocessing.connection import wait
 from typing import Any, Self
 
 import numpy as np
@@ -62,10 +66,12 @@ class RolloutPool:
         self.close()
 
     def close(self) -> None:
-        """Stop the worker processes."""
+        """Stop the worker processes, and forget the policy that acted in this one: another run
+        may use the same folder names."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
+        _forget_actors()
 
     def run(
         self, actor: ActorSpec, jobs: Sequence[Job], progress: Progress | None = None
@@ -111,13 +117,15 @@ class RolloutPool:
                 mp_context=multiprocessing.get_context("spawn"),
                 initializer=_start_worker,
             )
-        futures: list[Future[list[Episode]]] = [
-            self._pool.submit(work, self.env, how, unit) for unit in units
-        ]
         try:
+            futures: list[Future[list[Episode]]] = [
+                self._pool.submit(work, self.env, how, unit) for unit in units
+            ]
             for future in futures:
                 yield future.result()
         except BrokenProcessPool as error:
+            # What is left of it is of no use: a later call starts new workers.
+            self.close()
             raise RunError(
                 "a rollout worker died (killed, or out of memory).",
                 remedy="go on with `coda train --resume`, with fewer workers if memory is short",
@@ -125,9 +133,20 @@ class RolloutPool:
 
 
 def _start_worker() -> None:
+    # Ctrl-C reaches every process of the terminal; the trainer alone answers it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 
     torch.set_num_threads(1)
+
+
+def _end_with_parent() -> None:
+    """End this worker when its trainer was killed: nobody would ever give it work again."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
 
 
 @lru_cache(maxsize=4)
@@ -144,11 +163,15 @@ _actors: dict[tuple[str, ...], Actor] = {}
 def _actor(spec: ActorSpec) -> Actor:
     if spec.key not in _actors:
         # One at a time: the policies of past rounds are not used again.
-        for old in _actors.values():
-            old.backbone.close()
-        _actors.clear()
+        _forget_actors()
         _actors[spec.key] = Actor(spec)
     return _actors[spec.key]
+
+
+def _forget_actors() -> None:
+    for old in _actors.values():
+        old.backbone.close()
+    _actors.clear()
 
 
 class _Recorder:

@@ -151,9 +151,11 @@ class FlowChunk(TorchBackbone):
     def sample(self, obs: ObsBatch, n: int = 1, *, seed: int | None = None) -> np.ndarray:
         """``n`` chunks for each of B observations: ``[B, n, H, 7]`` float32 within [-1, 1].
 
-        The noise of row i's candidate j depends on (seed, i, j) alone, not on B or ``n``. Without
-        a seed the backbone's own generator gives one. Raises :class:`RunError` before the first
-        training.
+        The first candidate starts the flow at zero, the middle of its noise: what acts alone
+        (n = 1) is steady, and a residual on top of it has one base to correct. The others are
+        draws: the noise of row i's candidate j depends on (seed, i, j) alone, not on B or ``n``.
+        Without a seed the backbone's own generator gives one. Raises :class:`RunError` before the
+        first training.
         """
         self._check_fitted()
         if seed is None:
@@ -178,11 +180,13 @@ class FlowChunk(TorchBackbone):
             return self._features(obs).numpy()
 
     def _noise(self, rows: int, n: int, seed: int) -> np.ndarray:
-        """``[rows · n, H · 7]``; each candidate has a stream of its own, read row by row."""
+        """``[rows · n, H · 7]``: zeros for the first candidate, for each other one a stream of its
+        own, read row by row."""
         size = self.spec.horizon * ACTION_DIM
-        streams = [
+        streams = [np.zeros((rows, size), dtype=np.float32)]
+        streams += [
             np.random.default_rng((seed, j)).standard_normal((rows, size), dtype=np.float32)
-            for j in range(n)
+            for j in range(1, n)
         ]
         return np.stack(streams, axis=1).reshape(rows * n, size)
 

@@ -1,9 +1,12 @@
 """SlotReader: from an object table and an instruction to the geometry of the objects it names.
 
 Slots come in any order and no flag marks the target. Each phrase of the instruction becomes a
-query that points at slots by colour, shape and, for words of other meaning, by size and place. A
-colour word speaks of colour only and a shape word of shape only, and their scores add, so a pair of
-words that was never seen together still finds its object.
+query that points at slots by colour, shape and, for words of other meaning, by size. A colour word
+speaks of colour only and a shape word of shape only, and their scores add, so a pair of words that
+was never seen together still finds its object.
+
+Horizontal positions are read relative to the hand only, never from the table's frame: the arm is
+commanded in displacements, so what to do does not depend on where on the table it happens.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ def _span(first: str, last: str) -> slice:
 
 
 _POSITION, _ROTATION, _HALF = _span("x", "z"), _span("r00", "r21"), _span("half_x", "half_z")
-_HEADING = _span("r00", "r10")
+_HEIGHT, _HEADING = _span("z", "z"), _span("r00", "r10")
 _SHAPE, _COLOUR = _span(f"is_{SHAPES[0]}", f"is_{SHAPES[-1]}"), _span("red", "blue")
 _PRESENT = SLOT_COLUMNS.index("present")
 
@@ -86,9 +89,8 @@ class SlotReader(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.hand = Scaling(3, floor=0.01)
+        self.height = Scaling(1, floor=0.01)
         self.fingers = Scaling(2, floor=0.002)
-        self.place = Scaling(3, floor=0.01)
         self.offset = Scaling(3, floor=0.01)
         self.extent = Scaling(3, floor=0.002)
         n_named = len(COLORS) + len(SHAPES)
@@ -107,25 +109,24 @@ class SlotReader(nn.Module):
         # Training starts with every colour and shape word meaning what a dictionary says.
         self.meaning = nn.Parameter(meaning)
         self.hearing = nn.Parameter(torch.eye(N_PHRASES))
-        self.other_keys = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, _OTHER_KEYS))
+        self.other_keys = nn.Sequential(nn.Linear(3, 32), nn.ReLU(), nn.Linear(32, _OTHER_KEYS))
         self.speech = nn.Parameter(torch.zeros(N_WORDS, _SPEECH))
         unnamed = torch.ones(N_WORDS, 1)
         unnamed[: len(COLOUR_WORDS) + len(SHAPE_WORDS)] = 0.0
         self.register_buffer("unnamed", unnamed)
 
-        n_geometry = 3 + 3 + 3 + 6 + 2 + 2 + 2 + 2 + 3 + len(SHAPES)
+        n_geometry = 3 + 3 + 1 + 6 + 2 + 2 + 2 + 2 + 3 + len(SHAPES)
         self.around = nn.Sequential(
             nn.Linear(n_geometry + 3 + N_PHRASES, 48), nn.ReLU(), nn.Linear(48, _CONTEXT), nn.ReLU()
         )
-        self.size = N_PHRASES * n_geometry + 6 + 3 + 6 + 2 + _CONTEXT + _SPEECH
+        self.size = N_PHRASES * n_geometry + 6 + 1 + 6 + 2 + _CONTEXT + _SPEECH
 
     def fit(self, proprio: Tensor, objects: Tensor) -> None:
         """Take the statistics of ``proprio [B, 8]`` and the present slots of ``objects``."""
-        self.hand.fit(proprio[:, :3])
+        self.height.fit(proprio[:, 2:3])
         self.fingers.fit(proprio[:, 6:])
         slots = objects[objects[..., _PRESENT] > 0.5]
         offsets = objects[..., _POSITION] - proprio[:, None, :3]
-        self.place.fit(slots[:, _POSITION])
         self.offset.fit(offsets[objects[..., _PRESENT] > 0.5])
         self.extent.fit(slots[:, _HALF])
 
@@ -134,9 +135,9 @@ class SlotReader(nn.Module):
         # A softmax over minus squared distances; what all of a slot's colours share cancels in it.
         nearness = 2 * objects[..., _COLOUR] @ self.palette.T - self.palette.square().sum(1)
         colour = functional.softmax(nearness / _COLOUR_SPREAD, dim=-1)
-        other = self.other_keys(
-            torch.cat((self.extent(objects[..., _HALF]), self.place(objects[..., _POSITION])), -1)
-        )
+        # Not by where it is: in a narrow range of scenes place and role go together, and a reader
+        # that took to it would point at the wrong object everywhere else.
+        other = self.other_keys(self.extent(objects[..., _HALF]))
         keys = torch.cat((colour, objects[..., _SHAPE], other), dim=-1)
         # All phrases as rows of one product; a batched one would copy the vocabulary B times.
         spoken = counts.flatten(0, 1) @ (self.meaning * self.speaks)
@@ -158,7 +159,7 @@ class SlotReader(nn.Module):
             named.flatten(1),
             self.offset(way),
             torch.tanh(way / _FINE),
-            self.hand(hand),
+            self.height(hand[:, 2:]),
             rotation,
             self.fingers(proprio[:, 6:]),
             self._surroundings(geometry, objects, match, places),
@@ -180,7 +181,7 @@ class SlotReader(nn.Module):
             (
                 self.offset(offset),
                 torch.tanh(offset / _FINE),
-                self.place(objects[..., _POSITION]),
+                self.height(objects[..., _HEIGHT]),
                 objects[..., _ROTATION],
                 half_turn,
                 half_turn_hand,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -38,3 +39,11 @@ class EventLog:
                 number = isinstance(value, (int, float)) and not isinstance(value, bool)
                 if number and name not in ("round", "block"):
                     self._writer.add_scalar(f"{prefix}/{name}", value, step)
+
+
+def rewrite_events(folder: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write all events anew, so that a round which is done again does not appear twice."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    with EventLog(folder) as events:
+        events.write(records)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import json
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
+from coda_envs.errors import RunError
 from coda_trainer.config import RunConfig
 from coda_trainer.evaluation import paired_gain
 from coda_trainer.files import write_atomic
@@ -15,35 +19,50 @@ from coda_trainer.memory.modes import Mode
 from coda_trainer.memory.store import MemoryStore
 from coda_trainer.report.progress import Reporter
 from coda_trainer.rounds.run_folder import RunFolder
-from coda_trainer.strict_json import dumps
+from coda_trainer.strict_json import dumps, plain
 
 Records = list[dict[str, Any]]
 
 
 def write_report(run: RunFolder, config: RunConfig, report: Reporter) -> None:
-    """Collect the run's results into ``results.json`` and ``report.txt``, and print the latter.
+    """Collect the run's results into ``report.txt`` and ``results.json``, and print the former.
 
-    The tables go to standard output; they hold no time and no path but the run's own.
+    They hold no time and no path but the run's own. ``results.json`` comes last: where it is, the
+    run is finished.
     """
-    results = collect_results(run, config)
+    results = plain(collect_results(run, config))
+    write_atomic(run.path / "report.txt", _text(results))
     write_atomic(run.path / "results.json", dumps(results, indent=1) + "\n")
-    tables = Group(*_tables(results))
-    console = Console(width=110, record=True, file=_Nowhere(), color_system=None)
-    console.print(tables)
-    text = console.export_text()
-    write_atomic(run.path / "report.txt", text)
+    print_results(run, report)
+
+
+def print_results(run: RunFolder, report: Reporter) -> None:
+    """Print the tables of a finished run on standard output.
+
+    Raises :class:`RunError` where its ``results.json`` is not one.
+    """
+    path = run.path / "results.json"
+    try:
+        text = _text(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{path} cannot be read: {error}.",
+            remedy=f"remove it, then `coda train --resume {run.path}` writes it anew",
+        ) from error
     report.headline("Results")
-    Console(width=110, highlight=False).print(text, end="", markup=False)
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
-class _Nowhere:
-    """A file that swallows what is written: the console only records."""
-
-    def write(self, text: str) -> int:
-        return len(text)
-
-    def flush(self) -> None:
-        return None
+def _text(results: Mapping[str, Any]) -> str:
+    """The tables as plain text."""
+    # No markup: instructions and intervals may hold brackets.
+    console = Console(
+        width=110, file=io.StringIO(), color_system=None, markup=False, emoji=False, highlight=False
+    )
+    with console.capture() as capture:
+        console.print(Group(*_tables(results)))
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
 
 
 def collect_results(run: RunFolder, config: RunConfig) -> dict[str, Any]:
@@ -126,7 +145,9 @@ def _success_table(results: Mapping[str, Any]) -> Table:
             if suite["gain"] is None
             else "{:+.3f} [{:+.3f}, {:+.3f}]".format(*suite["gain"]),
         )
-    table.caption = "[low, high]: 95% interval (Wilson; of the gain: normal, paired by episode)"
+    table.caption = (
+        "[low, high]: 95% interval (Wilson; of the gain: Agresti-Min, paired by episode)"
+    )
     table.caption_justify = "left"
     return table
 
@@ -205,7 +226,8 @@ def _edit(edit: Mapping[str, Any]) -> str:
 def _tools(phi: Mapping[str, Any]) -> str:
     focus = ", ".join(phi["subgoals"])
     tools = phi["tools"]
-    return f"aim at {focus}; replay ×{tools['replay_weight']:g}, noise ×{tools['exploration_noise']:g}"
+    replay, noise = tools["replay_weight"], tools["exploration_noise"]
+    return f"aim at {focus}; replay ×{replay:g}, noise ×{noise:g}"
 
 
 def _frames_table(frames: Records) -> Table:

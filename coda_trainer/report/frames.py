@@ -18,9 +18,7 @@ FRAMES = 6
 SIZE = (240, 320)
 
 
-def replay_frames(
-    env: ManipulationEnv, episode: Episode, count: int = FRAMES
-) -> list[np.ndarray]:
+def replay_frames(env: ManipulationEnv, episode: Episode, count: int = FRAMES) -> list[np.ndarray]:
     """``count`` evenly spaced agentview pictures of an episode, the last state included.
 
     The episode is played again from its scene, seed and actions, which gives the same states.

@@ -17,11 +17,11 @@ class Reporter:
 
     def headline(self, text: str) -> None:
         """A line that starts a new part."""
-        self.console.print(f"[bold]{text}[/bold]")
+        self.console.print(text, style="bold", markup=False, soft_wrap=True)
 
     def line(self, text: str) -> None:
         """A line of its own."""
-        self.console.print(f"  {text}", markup=False)
+        self.console.print(f"  {text}", markup=False, soft_wrap=True)
 
     @contextmanager
     def bar(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
@@ -31,7 +31,7 @@ class Reporter:
             self.line(f"{what}: {total}")
             return
         columns = (
-            TextColumn("  {task.description}"),
+            TextColumn("  {task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),

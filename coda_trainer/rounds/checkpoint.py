@@ -69,9 +69,7 @@ def load_state(context: RoundContext, folder: Path) -> None:
             obs = {k.removeprefix("obs/"): arrays[k] for k in arrays.files if k.startswith("obs/")}
             state.demonstrations = ChunkBatch(obs, arrays["actions"], arrays["valid"])
     if (folder / "replay").is_dir():
-        reader = backbone_reader(
-            state.backbone, state.backbone.spec.execute, context.config.seed
-        )
+        reader = backbone_reader(state.backbone, state.backbone.spec.execute, context.config.seed)
         state.replay = Replay.load(folder / "replay", reader)
     saved = described["learner"]
     if saved is not None:

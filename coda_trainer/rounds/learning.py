@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from coda_envs.errors import LearningError
-from coda_trainer.backbone import ChunkBatch
 from coda_trainer.episode import Episode
 from coda_trainer.learning.behaviour_cloning import train_backbone
 from coda_trainer.learning.chunk_critic import StatePotential
@@ -20,8 +17,8 @@ from coda_trainer.rounds.context import RoundContext
 from coda_trainer.strategies.base import RoundPlan
 
 #: Standard deviation of the exploration noise, while learning and while collecting successes.
-NOISE = 0.06
-DISTIL_NOISE = 0.04
+NOISE = 0.05
+DISTIL_NOISE = 0.03
 
 
 def improve(context: RoundContext, plan: RoundPlan) -> None:
@@ -97,7 +94,8 @@ def _warm_up(
         episodes = context.pool.run(context.actor("warm_up", noise=NOISE), jobs, progress)
     context.count_steps("training", sum(e.length for e in episodes))
     replay.add(episodes)
-    updates = config.learner.warm_up_updates
+    # Without any rollout there is nothing yet to warm up on.
+    updates = config.learner.warm_up_updates if replay.rollouts.records else 0
     metrics = learner.warm_up(replay, updates, plan.replay_weights) if updates else {}
     context.log("warm_up", success=_success(episodes), episodes=len(episodes), **metrics)
 
@@ -115,10 +113,8 @@ def _blocks(
             context.count_steps("training", sum(e.length for e in episodes))
             replay.add(episodes)
             wide = [e for e in episodes if e.source in ("wide", "own")]
-            learner.observe_rollouts(_success(wide or episodes))
-            metrics = learner.train(
-                replay, config.learner.updates_per_block, plan.replay_weights
-            )
+            learner.observe_rollouts(_success(wide or episodes) or 0.0)
+            metrics = learner.train(replay, config.learner.updates_per_block, plan.replay_weights)
             context.log("block", block=block, success=_success(episodes), **metrics)
             progress(block + 1)
 
@@ -128,6 +124,8 @@ def _distil(
 ) -> None:
     """The residual policy's successes become chunks that the backbone learns."""
     config = context.config.distil
+    if config.episodes == 0 or config.updates == 0:
+        return
     backbone = context.state.backbone
     jobs = plan.jobs(context, config.episodes, "distil")
     with context.report.bar("episodes to distil", len(jobs)) as progress:
@@ -149,7 +147,7 @@ def _distil(
             updates=config.updates,
             batch_size=context.config.sft.batch_size,
             rng=context.rng("distillation"),
-            demonstrations=_first_actions(demonstrations, backbone.spec.execute),
+            demonstrations=demonstrations,
             progress=lambda step, _: progress(step),
         )
     context.log(
@@ -157,11 +155,6 @@ def _distil(
     )
 
 
-def _first_actions(chunks: ChunkBatch, execute: int) -> ChunkBatch:
-    """Demonstrations that speak, like the distilled chunks, for the executed actions alone."""
-    ran = chunks.valid & (np.arange(chunks.valid.shape[1]) < execute)
-    return ChunkBatch(chunks.obs, chunks.actions * ran[:, :, None], ran)
-
-
-def _success(episodes: Sequence[Episode]) -> float:
-    return sum(e.success for e in episodes) / len(episodes)
+def _success(episodes: Sequence[Episode]) -> float | None:
+    """Share of successes; None where no episode was run."""
+    return sum(e.success for e in episodes) / len(episodes) if episodes else None

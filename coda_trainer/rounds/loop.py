@@ -1,4 +1,4 @@
-"""The loop: fine-tune, then rounds of generate, collect, diagnose, control, compile, train, measure."""
+"""The loop: fine-tune; then generate, collect, diagnose, control, compile, train, measure."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from pathlib import Path
 from coda_envs.errors import HeldOutError, SceneError
 from coda_envs.family import get_family
 from coda_envs.scene import Scene, parse_scene
+from coda_envs.suites import SUITES
 from coda_envs.validity import validate
 from coda_trainer.config import RunConfig
-from coda_trainer.discovery import make_backbone
-from coda_trainer.evaluation import evaluate, scene_jobs, suite_jobs, trainable
-from coda_trainer.learning.rollout import EnvSpec, RolloutPool
+from coda_trainer.evaluation import evaluate, scene_jobs, suite_jobs
+from coda_trainer.learning.rollout import EnvSpec, Job, RolloutPool
 from coda_trainer.memory.store import MemoryStore
-from coda_trainer.report.events import EventLog
-from coda_trainer.report.final import write_report
+from coda_trainer.report.events import EventLog, rewrite_events
+from coda_trainer.report.final import print_results, write_report
 from coda_trainer.report.frames import draw_examples
 from coda_trainer.report.progress import Reporter
 from coda_trainer.rounds import start
 from coda_trainer.rounds.checkpoint import load_state, save_state
 from coda_trainer.rounds.context import RoundContext, RunState
 from coda_trainer.rounds.learning import demonstration_replay
+from coda_trainer.rounds.policy import make_policy
 from coda_trainer.rounds.run_folder import RunFolder
 from coda_trainer.strategies import make_strategy
 
@@ -37,10 +38,10 @@ def train(
 ) -> None:
     """Run the configuration to its end in the folder ``out``.
 
-    ``resume`` goes on from the last complete checkpoint; the figures are those of a run that was
-    never stopped. ``scene``: a scene of the user's own that demonstrations and rounds also use.
-    Raises :class:`CodaError` before anything is written where the scene, the backbone or the run
-    folder cannot be used.
+    ``resume`` goes on from the last complete checkpoint, or from the start where there is none;
+    the figures are those of a run that was never stopped. ``scene``: a scene of the user's own
+    that demonstrations and rounds also use. Raises :class:`CodaError` before anything is written
+    where the scene, the backbone or the run folder cannot be used.
     """
     # Imported here: the command line must not load torch to show its help.
     import torch
@@ -49,23 +50,25 @@ def train(
     report = reporter or Reporter()
     strategy = make_strategy(config.strategy)
     family = get_family(config.family)
-    backbone = trainable(
-        make_backbone(config.backbone.name, seed=config.seed, **config.backbone.options),
-        config.backbone.name,
-    )
-    if resume:
-        run = RunFolder.open(out)
-        own = run.manifest().get("scene")
-        scene = None if own is None else parse_scene(own, f"{out}/manifest.json")
-    else:
-        if scene is not None:
-            check_own_scene(scene, config)
-        run = RunFolder.create(
-            out, config, {"scene": None if scene is None else scene.to_dict()}
-        )
+    backbone = make_policy(config.backbone, config.seed, learns=strategy.learns)
     last = config.rounds if strategy.learns else 0
     with ExitStack() as stack:
-        stack.callback(run.close)
+        stack.callback(backbone.close)
+        if resume:
+            run = RunFolder.open(out)
+            stack.callback(run.close)
+            if run.finished(last):
+                report.headline("Nothing is left to do")
+                print_results(run, report)
+                return
+            own = run.manifest().get("scene")
+            scene = None if own is None else parse_scene(own, f"{out}/manifest.json")
+        else:
+            if scene is not None:
+                check_own_scene(scene, config)
+            extra = {"scene": None if scene is None else scene.to_dict()}
+            run = RunFolder.create(out, config, extra)
+            stack.callback(run.close)
         memory = stack.enter_context(MemoryStore(run.memory))
         pool = stack.enter_context(
             RolloutPool(EnvSpec(config.family, config.control_hz), config.workers)
@@ -96,16 +99,26 @@ def train(
 
 
 def _go_on(context: RoundContext) -> int:
-    """Restore the last complete checkpoint; the round to do next."""
+    """Restore the last complete checkpoint, if there is one; the round to do next."""
     run = context.run
-    round, folder, problems = run.last_checkpoint()
+    for change in run.drift():
+        context.report.line(f"{change}: the numbers may differ from those of an uninterrupted run")
+    found, problems = run.find_checkpoint()
     for problem in problems:
-        context.report.line(f"{problem}; going on from the one before")
-    context.round = round
-    load_state(context, folder)
-    run.forget_after(round)
-    context.report.headline(f"Going on after round {round}")
-    return round + 1
+        context.report.line(f"{problem}; it is left out")
+    if found is None:
+        context.report.headline("No complete checkpoint: starting with round 0")
+        context.memory.rewind(0)
+        run.forget_after(-1)
+        first = 0
+    else:
+        context.round, folder = found
+        context.report.headline(f"Going on after round {context.round}")
+        load_state(context, folder)
+        run.forget_after(context.round)
+        first = context.round + 1
+    rewrite_events(run.events, run.metrics())
+    return first
 
 
 @contextmanager
@@ -122,7 +135,9 @@ def _evaluate(context: RoundContext, *, pictures: bool) -> None:
     """Success on every configured suite (and in the user's own scene), the backbone alone."""
     config = context.config.evaluation
     actor = context.actor("evaluation")
-    tests = [(name, suite_jobs(context.family, name, config.episodes)) for name in config.suites]
+    tests: list[tuple[str, list[Job]]] = [
+        (name, suite_jobs(context.family, name, config.episodes)) for name in config.suites
+    ]
     if context.scene is not None:
         tests.append(("own", scene_jobs([context.scene], "own", config.episodes)))
     episodes = []
@@ -154,11 +169,9 @@ def check_own_scene(scene: Scene, config: RunConfig) -> None:
         )
     family = get_family(scene.family)
     region = family.region(scene)
-    if region in config.evaluation.suites:
+    if region in SUITES:
         raise HeldOutError(
             f"the scene lies in the region of the suite {region!r}, which is kept for testing.",
             allowed="scenes outside the held-out regions",
             remedy=f"change one of {', '.join((*family.space.cells, *family.space.combinations))}",
         )
-
-

@@ -48,7 +48,14 @@ def remember(context: RoundContext, phase: DiagnosisPhase) -> None:
         try:
             omega = compile_finding(context, finding, phase)
         except ProgramError as error:
+            # No mode can stand for it; the control evaluation is still on record.
             context.report.line(f"no generation program: {error}")
+            context.log(
+                "no program",
+                signature=finding.candidate.signature,
+                verdict=finding.result.verdict,
+                reason=error.problem,
+            )
             continue
         edit = omega.edits[0]
         assert isinstance(edit, SampleEdit)
@@ -80,9 +87,7 @@ def compile_finding(
     return compile_generation(
         finding.candidate.diagnoses[0],
         context.family.space,
-        difficult=[
-            e.scene.values[factor] for e in phase.context.failures if e.scene.id in failed
-        ],
+        difficult=[e.scene.values[factor] for e in phase.context.failures if e.scene.id in failed],
         successful=[
             e.scene.values[factor] for e in phase.context.successes if factor in e.scene.values
         ],
@@ -129,9 +134,12 @@ def _select(
     probes, controls = [], []
     with context.memory.transaction():
         for edited, base in pairs:
+            # One seed for both: they differ in the difficulty alone.
             seed = int(rng.integers(2**31))
-            probes.append(Probe(scene_id=context.memory.add_scene(context.round, edited), seed=seed))
-            controls.append(Probe(scene_id=context.memory.add_scene(context.round, base), seed=seed))
+            own = context.memory.add_scene(context.round, edited)
+            other = context.memory.add_scene(context.round, base)
+            probes.append(Probe(scene_id=own, seed=seed))
+            controls.append(Probe(scene_id=other, seed=seed))
     selected = lifecycle.select(
         mode,
         context.round,

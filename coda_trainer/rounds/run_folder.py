@@ -1,4 +1,7 @@
-"""RunFolder: where a run keeps everything, so that a kill at any instant loses one round at most."""
+"""RunFolder: where a run keeps everything, so that a kill at any instant costs one round at most.
+
+docs/run_folder.md says what each file is.
+"""
 
 from __future__ import annotations
 
@@ -43,18 +46,34 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, config: RunConfig, extra: Mapping[str, Any]) -> RunFolder:
-        """A new run folder with its resolved configuration and manifest."""
-        for name in ("checkpoints", "scenes", "frames", "events"):
-            (path / name).mkdir(parents=True, exist_ok=True)
+        """A new run folder with its resolved configuration and manifest.
+
+        ``extra`` joins the manifest. Raises :class:`RunError` where there is a run already.
+        """
+        path.mkdir(parents=True, exist_ok=True)
         run = cls(path)
         run.lock()
+        if (path / "config.yaml").exists():
+            run.close()
+            raise RunError(
+                f"{path} holds a run already; nothing in it was touched.",
+                allowed="a folder that is empty or does not exist",
+                remedy=f"choose another one, or go on with it: coda train --resume {path}",
+            )
+        for name in ("checkpoints", "scenes", "frames", "events"):
+            (path / name).mkdir(exist_ok=True)
         write_atomic(path / "config.yaml", config.to_yaml())
         write_atomic(path / "manifest.json", dumps(_manifest(config, extra), indent=1))
         return run
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """An existing run folder. Raises :class:`RunError` where another process trains in it."""
+        """An existing run folder, locked for training.
+
+        Raises :class:`RunError` where it is none, or another process trains in it.
+        """
+        if not (path / "manifest.json").is_file():
+            raise RunError(f"{path} is not a run: it has no manifest.json.")
         run = cls(path)
         run.lock()
         return run
@@ -80,9 +99,29 @@ class RunFolder:
             self._lock = None
 
     def manifest(self) -> dict[str, Any]:
-        """Versions, seed, commit and start of the run."""
-        data: dict[str, Any] = json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
+        """Versions, seed, commit and start of the run. Raises :class:`RunError`."""
+        path = self.path / "manifest.json"
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path} cannot be read: {error}.") from error
+        if not isinstance(data, dict):
+            raise RunError(f"{path} is not a manifest.")
         return data
+
+    def drift(self) -> list[str]:
+        """What has changed since the run began, in words: versions, and the physics engine.
+
+        Numbers are the same only where nothing has.
+        """
+        began = self.manifest()
+        before, now = dict(began.get("versions", {})), _versions()
+        before["engine"], now["engine"] = began.get("engine"), engine_fingerprint()
+        return [
+            f"{name} was {before.get(name)} when the run began and is {value} now"
+            for name, value in now.items()
+            if before.get(name) != value
+        ]
 
     def fresh_work_folder(self, name: str) -> Path:
         """An empty folder for files that workers read; gone when the run closes."""
@@ -114,7 +153,12 @@ class RunFolder:
         return records
 
     def forget_after(self, round: int) -> None:
-        """Drop metrics and scenes of rounds after ``round``, which will be done again."""
+        """Drop what was written in rounds after ``round``, which will be done again.
+
+        The results go too: they tell a finished run from one that is not.
+        """
+        for name in ("results.json", "report.txt"):
+            (self.path / name).unlink(missing_ok=True)
         kept = [r for r in self.metrics() if r["round"] <= round]
         write_atomic(self.path / "metrics.jsonl", "".join(dumps(r) + "\n" for r in kept))
         for file in (self.path / "scenes").glob("round_*.jsonl"):
@@ -123,7 +167,8 @@ class RunFolder:
 
     def append_scenes(self, round: int, source: str, scenes: Sequence[Scene]) -> None:
         """Add accepted scenes to ``scenes/round_NNN.jsonl``, one library a round."""
-        with (self.path / "scenes" / f"round_{round:03d}.jsonl").open("a", encoding="utf-8") as file:
+        path = self.path / "scenes" / f"round_{round:03d}.jsonl"
+        with path.open("a", encoding="utf-8") as file:
             for scene in scenes:
                 file.write(dumps({"source": source, "scene": scene.to_dict()}) + "\n")
 
@@ -144,23 +189,35 @@ class RunFolder:
         for old in self._named()[:-KEEP]:
             shutil.rmtree(old)
 
-    def last_checkpoint(self) -> tuple[int, Path, list[str]]:
-        """(round, folder, problems) of the newest complete checkpoint.
+    def finished(self, last: int) -> bool:
+        """Whether round ``last`` is complete and the results, written after it, are there."""
+        found, _ = self.find_checkpoint()
+        return found is not None and found[0] >= last and (self.path / "results.json").is_file()
 
-        ``problems`` names damaged ones that were passed over. Raises :class:`RunError` where none
-        is complete.
-        """
+    def find_checkpoint(self) -> tuple[tuple[int, Path] | None, list[str]]:
+        """(round, folder) of the newest complete checkpoint, or None, and what is wrong with newer
+        ones that were passed over."""
         problems: list[str] = []
         for folder in reversed(self._named()):
             problem = _broken(folder)
             if problem is None:
-                return int(folder.name.removeprefix("round_")), folder, problems
+                return (int(folder.name.removeprefix("round_")), folder), problems
             problems.append(f"checkpoint {folder} is damaged ({problem})")
-        raise RunError(
-            f"{self.path} has no complete checkpoint"
-            + (f": {'; '.join(problems)}." if problems else ": it was killed in its first steps."),
-            remedy="start the run anew in another folder",
-        )
+        return None, problems
+
+    def last_checkpoint(self) -> tuple[int, Path, list[str]]:
+        """(round, folder, problems) of :meth:`find_checkpoint`.
+
+        Raises :class:`RunError` where none is complete.
+        """
+        found, problems = self.find_checkpoint()
+        if found is None:
+            raise RunError(
+                f"{self.path} has no complete checkpoint"
+                + (f": {'; '.join(problems)}." if problems else ": its first round is not done."),
+                remedy=f"do that round first: coda train --resume {self.path}",
+            )
+        return *found, problems
 
     def _named(self) -> list[Path]:
         found = self.checkpoints.glob("round_*")
@@ -174,14 +231,18 @@ def _seal(folder: Path) -> None:
             digest = hashlib.file_digest(handle, "sha256").hexdigest()
             os.fsync(handle.fileno())
         files[str(file.relative_to(folder))] = [file.stat().st_size, digest]
+    for inner in (p for p in folder.rglob("*") if p.is_dir()):
+        _sync(inner)
     write_atomic(folder / SEAL, dumps({"files": files}, indent=1))
+    _sync(folder)
 
 
 def _broken(folder: Path) -> str | None:
     """What is wrong with a checkpoint, or None."""
     try:
-        files = json.loads((folder / SEAL).read_text(encoding="utf-8"))["files"]
-    except (OSError, ValueError, KeyError, TypeError):
+        listed = json.loads((folder / SEAL).read_text(encoding="utf-8"))["files"]
+        files = {str(name): (int(size), str(digest)) for name, (size, digest) in listed.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return f"no usable {SEAL}"
     for name, (size, digest) in files.items():
         file = folder / name
@@ -203,20 +264,24 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def _manifest(config: RunConfig, extra: Mapping[str, Any]) -> dict[str, Any]:
+def _versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             versions[package] = "not installed"
+    return versions
+
+
+def _manifest(config: RunConfig, extra: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "seed": config.seed,
         "family": config.family,
         "strategy": config.strategy,
         "commit": _commit(),
         "engine": engine_fingerprint(),
-        "versions": versions,
+        "versions": _versions(),
         "machine": {
             "system": platform.platform(),
             "processor": platform.machine(),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from coda_trainer.backbone import PreparingBackbone
+from coda_trainer.episode import Episode
 from coda_trainer.learning.behaviour_cloning import chunk_arrays, train_backbone
 from coda_trainer.learning.demonstrations import collect_demonstrations
 from coda_trainer.learning.rollout import Job
-from coda_trainer.episode import Episode
 from coda_trainer.rounds.context import RoundContext
 
 #: Share of the demonstrations that show the user's own scene, where there is one.
@@ -40,6 +41,9 @@ def fine_tune(context: RoundContext, episodes: list[Episode]) -> None:
     chunks = chunk_arrays(episodes, backbone.spec.horizon)
     context.state.demonstrations = chunks
     if config.updates == 0:
+        # It acts as it is, but for a normalisation that it may need.
+        if isinstance(backbone, PreparingBackbone):
+            backbone.prepare(chunks)
         return
     with context.report.bar("fine-tuning", config.updates) as progress:
         metrics = train_backbone(

@@ -67,11 +67,16 @@ class Strategy(Protocol):
 
 
 def wide_scenes(
-    context: RoundContext, count: int
+    context: RoundContext,
+    count: int,
+    base: Callable[[np.random.Generator], Scene] | None = None,
 ) -> tuple[dict[str, Sequence[Scene]], dict[str, float]]:
-    """``count`` scenes from the whole generator range and the user's own, and their shares."""
+    """``count`` wide scenes and the user's own, and their shares.
+
+    ``base`` draws them; by default they are uniform over the generator range.
+    """
     rng = context.rng("wide scenes")
-    generated = generate(context.family, count, rng, source=WIDE)
+    generated = generate(context.family, count, rng, source=WIDE, base=base)
     record(context, generated, WIDE)
     if context.scene is None:
         return {WIDE: generated.scenes}, {WIDE: 1.0}
@@ -97,9 +102,7 @@ def record(context: RoundContext, generated: Generated, source: str) -> None:
     """Keep the construction traces in the memory, the accepted scenes in the run folder."""
     with context.memory.transaction():
         for trace in generated.traces:
-            context.memory.add_trace(
-                context.round, trace.scene_id, trace.outcome, trace.to_dict()
-            )
+            context.memory.add_trace(context.round, trace.scene_id, trace.outcome, trace.to_dict())
     context.run.append_scenes(context.round, source, generated.scenes)
     context.log(
         "generated",

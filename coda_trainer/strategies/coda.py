@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from coda_envs.engine.widening import draw_magnitude, graded
 from coda_envs.text2potential import compile_potential, compile_program
 from coda_trainer.learning.chunk_critic import NoPotential, StatePotential
 from coda_trainer.rounds import modes
 from coda_trainer.rounds.context import RoundContext
 from coda_trainer.rounds.diagnosing import find_difficulties
 from coda_trainer.rounds.modes import ActiveMode
+from coda_trainer.rounds.magnitudes import measure_magnitudes
 from coda_trainer.rounds.schedule import WIDE, curriculum_weights, standing
 from coda_trainer.strategies.base import RoundPlan, mode_scenes, wide_scenes
 
 
 class CoDA:
-    """The full loop: generation and training programs from confirmed diagnoses."""
+    """The full loop: generation and training programs from confirmed diagnoses.
+
+    At least half of a round stays wide. The wide scenes reach from the seed range to the whole
+    generator range, most of them where the policy succeeds about half of the time.
+    """
 
     learns = True
 
@@ -23,7 +29,12 @@ class CoDA:
         modes.remember(context, phase)
         active = modes.select_modes(context)
         modes.measure_baselines(context, active)
-        scenes, weights = wide_scenes(context, context.config.collect.scenes)
+        magnitudes, tried = measure_magnitudes(context)
+        scenes, weights = wide_scenes(
+            context,
+            context.config.collect.scenes,
+            lambda rng: graded(context.family, rng, draw_magnitude(rng, magnitudes)),
+        )
         standings = []
         for entry in active:
             mode = entry.mode
@@ -48,7 +59,7 @@ class CoDA:
             potential=self._potential(context, active),
             replay_weights={e.mode.id: e.phi.tools.replay_weight for e in active},
             noise={e.mode.id: e.phi.tools.exploration_noise for e in active},
-            episodes=phase.episodes,
+            episodes=(*phase.episodes, *tried),
         )
 
     def measure(self, context: RoundContext) -> None:

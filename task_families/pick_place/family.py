@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import yaml
 
@@ -98,9 +98,12 @@ class PickPlace(TaskFamily):
         """The target must fit between the tray's walls, however it is turned."""
         if values["task.receptacle"] != "tray":
             return None
-        radius = _footprint(str(values["attributes.target.shape"]), float(values["attributes.target.size"]))
+        shape, size = values["attributes.target.shape"], values["attributes.target.size"]
+        radius = _footprint(str(shape), float(size))
         room = float(values["attributes.receptacle.size"]) - WALL
-        return f"has a target that does not fit the tray ({radius:.3f} m > {room:.3f} m)" if radius > room else None
+        if radius <= room:
+            return None
+        return f"has a target that does not fit the tray ({radius:.3f} m > {room:.3f} m)"
 
     def _overlap(self, values: Mapping[str, Value]) -> str | None:
         """No two objects may stand closer than the fingers need."""
@@ -123,8 +126,11 @@ class PickPlace(TaskFamily):
         return None
 
     def build(self, builder: SceneBuilder, scene: Scene) -> None:  # noqa: D102
+        # Checked against factors.yaml when the scene was made: each value has its factor's type.
+        poses: Mapping[str, Mapping[str, Any]] = scene.spatial
+        looks_of: Mapping[str, Mapping[str, Any]] = scene.attributes
         for role in self.roles:
-            pose, looks = scene.spatial.get(role), scene.attributes.get(role)
+            pose, looks = poses.get(role), looks_of.get(role)
             if pose is None or looks is None:
                 continue
             xy = (pose["x"], pose["y"])

@@ -1,0 +1,176 @@
+"""Strategies: what a round trains on, and what it pays for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import strict
+from tiny_run import quiet, tiny
+
+from coda_envs.errors import ConfigError
+from coda_envs.family import get_family
+from coda_envs.scene import Scene
+from coda_envs.text2potential import Potential, compile_program
+from coda_trainer.learning.chunk_critic import NoPotential
+from coda_trainer.learning.rollout import EnvSpec, RolloutPool
+from coda_trainer.memory.store import MemoryStore
+from coda_trainer.rounds.context import RoundContext, RunState
+from coda_trainer.rounds.policy import make_policy
+from coda_trainer.rounds.run_folder import RunFolder
+from coda_trainer.strategies import STRATEGIES, make_strategy
+from coda_trainer.strategies.base import OWN, RoundPlan, wide_scenes
+
+FAMILY = get_family("pick-place")
+Make = Callable[..., RoundContext]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """Makes a context for round 1 of a tiny run whose policy has had no lesson yet."""
+    with ExitStack() as stack:
+
+        def context(scene: Scene | None = None, round: int = 1, **changes: Any) -> RoundContext:
+            config = tiny(**changes)
+            run = RunFolder.create(tmp_path / f"run_{len(list(tmp_path.iterdir()))}", config, {})
+            stack.callback(run.close)
+            pool = stack.enter_context(RolloutPool(EnvSpec(config.family, config.control_hz)))
+            memory = stack.enter_context(MemoryStore(run.memory))
+            state = RunState(make_policy(config.backbone, config.seed, learns=True))
+            return RoundContext(config, FAMILY, round, run, pool, memory, quiet(), state, scene)
+
+        yield context
+
+
+def own_scene() -> Scene:
+    return FAMILY.sample(np.random.default_rng(3))
+
+
+def test_a_misspelt_strategy_is_named_with_what_there_is() -> None:
+    with pytest.raises(ConfigError, match="'uniform'"):
+        make_strategy("unifrom")
+    assert [n for n in STRATEGIES if not make_strategy(n).learns] == ["sft"]
+
+
+def test_sft_has_no_rounds(make: Make) -> None:
+    with pytest.raises(ConfigError, match="no rounds"):
+        make_strategy("sft").plan(make(strategy="sft"))
+
+
+def test_uniform_draws_from_the_whole_range_outside_the_held_out_regions(make: Make) -> None:
+    context = make(strategy="uniform", collect={"scenes": 24})
+    plan = make_strategy("uniform").plan(context)
+    assert set(plan.scenes) == {"wide"}
+    assert plan.weights == {"wide": 1.0}
+    scenes = plan.scenes["wide"]
+    assert len({s.id for s in scenes}) == len(scenes) == 24
+    assert {FAMILY.region(s) for s in scenes} == {"generator"}
+    sizes = [float(s.values["attributes.target.size"]) for s in scenes]
+    assert min(sizes) < 0.018
+    assert max(sizes) > 0.024
+    assert plan.episodes == ()
+
+
+def test_the_signal_decides_what_uniform_pays_for(make: Make) -> None:
+    shaped = make_strategy("uniform").plan(make(signal="shaped")).potential
+    assert isinstance(shaped, Potential)
+    assert shaped.program == FAMILY.template
+    assert isinstance(make_strategy("uniform").plan(make(signal="sparse")).potential, NoPotential)
+
+
+def test_every_accepted_scene_and_every_proposal_is_on_record(make: Make) -> None:
+    context = make()
+    plan = make_strategy("uniform").plan(context)
+    lines = (context.run.path / "scenes" / "round_001.jsonl").read_text().splitlines()
+    kept = [strict(line) for line in lines]
+    assert [k["scene"] for k in kept] == [s.to_dict() for s in plan.scenes["wide"]]
+    traces = context.memory.records("traces")
+    accepted = [t["scene_id"] for t in traces if t["outcome"] == "accepted"]
+    assert accepted == [s.id for s in plan.scenes["wide"]]
+    (logged,) = [r for r in context.run.metrics() if r["event"] == "generated"]
+    assert (logged["proposals"], logged["accepted"]) == (len(traces), len(accepted))
+
+
+def test_a_scene_of_ones_own_gets_its_share(make: Make) -> None:
+    scene = own_scene()
+    scenes, weights = wide_scenes(make(scene), 4)
+    assert scenes[OWN] == (scene,)
+    assert sum(weights.values()) == pytest.approx(1.0)
+    plan = RoundPlan(scenes, weights, NoPotential())
+    counts = Counter(j.source for j in plan.jobs(make(scene), 50, "x"))
+    assert counts == {"wide": 40, "own": 10}
+
+
+def test_jobs_follow_the_shares_and_repeat_exactly(make: Make) -> None:
+    rng = np.random.default_rng(0)
+    scenes = {name: [FAMILY.sample(rng) for _ in range(4)] for name in ("wide", "mode")}
+    plan = RoundPlan(scenes, {"wide": 0.75, "mode": 0.25}, NoPotential(), noise={"mode": 1.5})
+    jobs = plan.jobs(make(), 40, "block 0")
+    assert Counter(j.source for j in jobs) == {"wide": 30, "mode": 10}
+    assert {j.noise_multiplier for j in jobs if j.source == "mode"} == {1.5}
+    assert {j.noise_multiplier for j in jobs if j.source == "wide"} == {1.0}
+    assert len({j.seed for j in jobs}) == len(jobs)
+    # Mixed, so that a work unit does not hold one kind only.
+    assert {j.source for j in jobs[:16]} == {"wide", "mode"}
+    assert plan.jobs(make(), 40, "block 0") == jobs
+    for other in (plan.jobs(make(), 40, "block 1"), plan.jobs(make(round=2), 40, "block 0")):
+        assert {j.seed for j in other}.isdisjoint(j.seed for j in jobs)
+
+
+def test_scenes_are_not_repeated_before_all_have_had_their_turn(make: Make) -> None:
+    rng = np.random.default_rng(0)
+    scenes = {"wide": [FAMILY.sample(rng) for _ in range(6)]}
+    plan = RoundPlan(scenes, {"wide": 1.0}, NoPotential())
+    assert len({j.scene.id for j in plan.jobs(make(), 6, "x")}) == 6
+
+
+def test_coda_aims_half_of_the_round_at_the_mode_that_it_confirmed(make: Make) -> None:
+    context = make()
+    plan = make_strategy("coda").plan(context)
+    (mode,) = context.memory.modes()
+    assert mode.state == "selected"
+    assert mode.factor == "attributes.target.size"
+    assert mode.direction == "high"
+    assert plan.weights == pytest.approx({"wide": 0.5, mode.id: 0.5})
+    hard = [float(s.values["attributes.target.size"]) for s in plan.scenes[mode.id]]
+    assert mode.interval is not None
+    # Six decimals, as scenes keep them.
+    assert min(hard) >= mode.interval[0] - 1e-6
+    assert max(hard) <= mode.interval[1] + 1e-6
+    assert {FAMILY.region(s) for found in plan.scenes.values() for s in found} == {"generator"}
+    # What was looked at serves as replay; what was controlled does not.
+    assert {e.source for e in plan.episodes} == {"explore"}
+    assert plan.replay_weights[mode.id] > 1
+    # Φ is refined by the diagnoses, and probes were measured before training.
+    assert isinstance(plan.potential, Potential)
+    assert plan.potential.program != FAMILY.template
+    assert plan.potential.program == compile_program(FAMILY.template, _confirmed(context))
+    measured = context.memory.last_measurement(mode.id)
+    assert measured is not None
+    assert measured.progress is None
+    assert len(mode.probes) == len(mode.controls) == measured.trials == 4
+
+
+def _confirmed(context: RoundContext) -> list[Any]:
+    from coda_envs.programs.diagnosis import Diagnosis
+
+    (control,) = context.memory.records("controls")
+    assert control["verdict"] == "confirmed"
+    return [
+        Diagnosis.parse(row["data"], "diagnosis")
+        for row in context.memory.records("diagnoses")
+        if row["sequence"] in control["diagnoses"]
+    ]
+
+
+def test_coda_without_failures_is_wide(make: Make) -> None:
+    context = make(backbone={"options": {"lessons": 0}}, diagnosis={"episodes": 6}, signal="sparse")
+    plan = make_strategy("coda").plan(context)
+    assert context.memory.modes() == []
+    assert plan.weights == {"wide": 1.0}
+    assert isinstance(plan.potential, NoPotential)
