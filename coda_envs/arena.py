@@ -183,6 +183,12 @@ def build_spec(scene: Scene) -> SceneBuilder:
     visual.headlight.specular = (0.05, 0.05, 0.05)
     visual.map.znear = 0.01
     visual.global_.offheight, visual.global_.offwidth = OFFSCREEN
+    # A plain light backdrop: without one the picture ends in black.
+    sky = spec.add_texture(name="sky", type=mujoco.mjtTexture.mjTEXTURE_SKYBOX)
+    sky.builtin = mujoco.mjtBuiltin.mjBUILTIN_GRADIENT
+    sky.rgb1 = (0.87, 0.90, 0.93)
+    sky.rgb2 = (0.72, 0.77, 0.82)
+    sky.width, sky.height = 16, 96
     world = spec.worldbody
     light = world.add_light(pos=(0.3, -0.4, 1.5), dir=(-0.2, 0.3, -1.0), castshadow=False)
     light.type = mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
@@ -207,7 +213,7 @@ def build_spec(scene: Scene) -> SceneBuilder:
         conaffinity=0,
         rgba=(0.62, 0.52, 0.40, 1.0),
     )
-    _camera(world, "agentview", eye=(-0.42, -0.52, 0.62), at=(0.05, 0.0, 0.02), fovy=48.0)
+    _camera(world, "agentview", eye=(-0.40, -0.62, 0.66), at=(0.0, 0.0, 0.06), fovy=50.0)
     robot.add_robot(spec)
     builder = SceneBuilder(spec)
     get_family(scene.family).build(builder, scene)
@@ -243,9 +249,8 @@ def diverged(data: mujoco.MjData) -> bool:
     counts = data.warning.number.tolist()
     if any(counts[kind] for kind in _DIVERGED):
         return True
-    # The last step's result, which no step has checked. One product a vector is the cheapest test
-    # that NaN and infinity do not pass.
-    return not math.isfinite(data.qpos.dot(data.qpos) + data.qvel.dot(data.qvel))
+    # The last step's result, which no step has checked.
+    return not math.isfinite(sum(data.qpos.tolist()) + sum(data.qvel.tolist()))
 
 
 def _camera(

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, SupportsFloat
+from typing import Any, Literal, SupportsFloat
 
 import gymnasium as gym
 import mujoco
@@ -60,7 +60,7 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
     ``truncated``: the step limit, nothing else.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012 as in gym.Env
 
     def __init__(
         self,
@@ -115,9 +115,11 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
             raise SceneError("potential= is set, but reward_mode is 'sparse'.",
                              remedy="pass reward_mode='shaped'")  # fmt: skip
         self.metadata = {**self.metadata, "render_fps": control_hz}
-        self._blocks = round(1.0 / control_hz / robot.TIMESTEP) // _BLOCK
+        blocks = round(1.0 / control_hz / robot.TIMESTEP) // _BLOCK
+        # Shares of the way to the new joint targets, one a block of physics steps: [blocks, 1].
+        self._ramp = np.arange(1, blocks + 1)[:, None] / blocks
         self.action_space = spaces.Box(-1.0, 1.0, (7,), np.float32)
-        self.observation_space = self._observation_space()
+        self.observation_space = self._observation_space()  # type: ignore[assignment]
         self._cache = CompileCache()
         self._controller = robot.Controller()
         self._renderer: OffscreenRenderer | None = None
@@ -163,28 +165,22 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         self._read()
         return self._observation(), self._info()
 
-    def step(
-        self, action: np.ndarray
-    ) -> tuple[Obs, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> tuple[Obs, SupportsFloat, bool, bool, dict[str, Any]]:
         """One control step: 1/control_hz seconds of physics."""
         clipped = self._checked_action(action)
-        before = self.potential(self.features) if self.potential is not None else None
+        before = 0.0 if self.potential is None else float(self.potential(self.features))
         self._simulate(clipped)
         self._steps += 1
         self._read()
-        success = bool(self._named["success"])
-        terminated = success or bool(self.failure)
+        terminated = self._success or bool(self.failure)
         truncated = not terminated and self._steps >= self.max_steps
-        sparse = 1.0 if success else 0.0
-        reward = sparse
+        reward = 1.0 if self._success else 0.0
         if self.potential is not None:
             after = self.potential(self.features)
             reward += float(shaping(before, after, self.gamma, 1, terminated))
-        info = self._info()
-        info["sparse_reward"] = sparse
-        return self._observation(), reward, terminated, truncated, info
+        return self._observation(), reward, terminated, truncated, self._info()
 
-    def render(self) -> np.ndarray | None:  # type: ignore[override]
+    def render(self) -> np.ndarray | None:
         """The agentview as ``[480, 640, 3]`` uint8 for ``render_mode="rgb_array"``, else None."""
         if self.render_mode is None:
             return None
@@ -252,7 +248,11 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         return self._observation()
 
     def picture(self, camera: str, height: int, width: int) -> np.ndarray:
-        """An upright ``[height, width, 3]`` uint8 picture from ``agentview`` or ``wrist``."""
+        """An upright ``[height, width, 3]`` uint8 picture from ``agentview`` or ``wrist``.
+
+        ``agentview`` stands at the robot's right, z up. ``wrist`` has the fingertips on top; at
+        home, what lies away from the robot is below them, and the robot's left is right.
+        """
         if self._renderer is None:
             self._renderer = OffscreenRenderer(self.model)
         mujoco.mj_camlight(self.model, self.data)
@@ -266,7 +266,8 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         compiled = self._cache.get(scene)
         self.model = compiled.model
         self.data = mujoco.MjData(self.model)
-        self._sensor = Sensor(compiled, self.family.schema)
+        self._control = self.data.ctrl
+        self._sensor = Sensor(compiled, self.data, self.family.schema)
         self._arm = np.array([self.model.joint(n).qposadr[0] for n in robot.ARM_JOINTS])
         self._fingers = np.array(
             [self.model.joint(f"{side}_slide").qposadr[0] for side in ("left", "right")]
@@ -280,28 +281,25 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         values = np.asarray(action, dtype=np.float64)
         if values.shape != (7,):
             raise ValueError(f"the action has the shape {values.shape}; allowed: (7,)")
-        for index, value in enumerate(values.tolist()):
-            if not math.isfinite(value):
-                raise ValueError(
-                    f"action[{index}] is {value}; allowed: finite numbers in [-1, 1]"
-                )
+        finite = [math.isfinite(value) for value in values.tolist()]
+        if not all(finite):
+            index = finite.index(False)
+            raise ValueError(
+                f"action[{index}] is {values[index]}; allowed: finite numbers in [-1, 1]"
+            )
         bounded = np.minimum(np.maximum(values, -1.0), 1.0)
         # Rounded to float32 like the action space, so that what is stored is what acted.
         return bounded.astype(np.float32).astype(np.float64)
 
     def _simulate(self, action: np.ndarray) -> None:
         data = self.data
-        position, rotation = self._sensor.gripper(data)
-        quat = np.empty(4)
-        mujoco.mju_mat2Quat(quat, rotation.ravel())
         before = self._targets
-        after = self._controller.move(action, position, quat)
+        after = self._controller.move(action, self._reading.position, self._reading.quat)
         self._command = float(action[6])
-        data.ctrl[7] = robot.FINGER * (1.0 - self._command) / 2.0
-        joints = data.ctrl[:7]
-        change = (after - before) / self._blocks
-        for block in range(1, self._blocks + 1):
-            joints[:] = before + block * change
+        control = self._control
+        control[7] = robot.FINGER * (1.0 - self._command) / 2.0
+        for target in before + self._ramp * (after - before):
+            control[:7] = target
             mujoco.mj_step(self.model, data, _BLOCK)
         self._targets = after
         if diverged(data):
@@ -316,18 +314,18 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         """
         mujoco.mj_kinematics(self.model, self.data)
         mujoco.mj_collision(self.model, self.data)
-        self.features = self._sensor.features(self.data, self._command)
-        self._named = {"success": self.family.success(self.scene, self.features)}
+        self._reading = self._sensor.read()
+        self.features = self._sensor.features(self._reading, self._command)
         x, y, z = self.features[self._mover : self._mover + 3].tolist()
         if not self.failure and (z < -0.02 or abs(x - TABLE_X) > TABLE[0] or abs(y) > TABLE[1]):
             self.failure = f"{self.scene.task.goal.roles[0]} off the table"
-        if self.failure:
-            self._named["success"] = np.False_
+        reached = bool(self.family.success(self.scene, self.features))
+        self._success = reached and not self.failure
 
     def _observation(self) -> Obs:
-        obs: Obs = {"proprio": self._sensor.proprio(self.data)}
+        obs: Obs = {"proprio": self._sensor.proprio(self._reading)}
         if self.obs_mode != "rgb":
-            obs["objects"] = self._sensor.objects(self.data, self._order)
+            obs["objects"] = self._sensor.objects(self._reading, self._order)
         obs["instruction"] = self._instruction.copy()
         if self.obs_mode in ("rgb", "rgb+state"):
             for camera in ("agentview", "wrist"):
@@ -338,11 +336,10 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         return obs
 
     def _info(self) -> dict[str, Any]:
-        success = bool(self._named["success"])
         info: dict[str, Any] = {
-            "success": success,
-            "is_success": success,
-            "sparse_reward": 1.0 if success else 0.0,
+            "success": self._success,
+            "is_success": self._success,
+            "sparse_reward": 1.0 if self._success else 0.0,
             "scene_id": self.scene.id,
             "instruction": self.scene.task.instruction,
             "failure": self.failure,

@@ -47,7 +47,8 @@ class When(_Declared):
     def holds(self, value: Value) -> bool:
         """Whether ``value`` of the other factor makes this one exist."""
         if self.min is not None:
-            return isinstance(value, int) and value >= self.min
+            # A whole number may come from a file as 1.0.
+            return isinstance(value, int | float) and value >= self.min
         return value == self.equals
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from coda_envs import predicates
-from coda_envs.errors import PluginError, SceneError, suggest
+from coda_envs.errors import PluginError, SceneError, short, suggest
 from coda_envs.factors import DIGITS, FactorSpace, RangeName, Region, Value
 from coda_envs.features import FeatureSchema
 from coda_envs.programs.potential import PotentialProgram
@@ -243,7 +243,7 @@ def get_family(name: str) -> TaskFamily:
                 ) from error
             _registered[name] = family
             return family  # type: ignore[no-any-return]
-    raise SceneError(f"unknown family {name!r}.", allowed=suggest(name, family_names()))
+    raise SceneError(f"unknown family {short(name)}.", allowed=suggest(name, family_names()))
 
 
 def _entry_points() -> Iterator[importlib.metadata.EntryPoint]:

@@ -7,7 +7,6 @@ It reads the current state only, so that a restored state gives the same answer.
 from __future__ import annotations
 
 import math
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -43,21 +42,19 @@ class View:
         self.features = features
         # The environment asks the verifier after every step. Python's floats calculate like
         # float64 arrays, bit for bit, at a fraction of what arrays of one number cost.
-        one_state = features.ndim == 1 and features.dtype == np.float64
-        self._numbers: list[Any] | None = features.tolist() if one_state else None
-
-    def _column(self, index: int) -> np.ndarray:
-        column: np.ndarray
-        column = self.features[..., index] if self._numbers is None else self._numbers[index]
-        return column
+        self.one_state = features.ndim == 1 and features.dtype == np.float64
 
     def gripper(self, name: str) -> np.ndarray:
         """Column ``gripper.<name>``, shape ``[...]``."""
-        return self._column(_GRIPPER[name])
+        column: np.ndarray = self.features[..., _GRIPPER[name]]
+        return column
 
     def of(self, role: str, name: str) -> np.ndarray:
         """Column ``<role>.<name>``, shape ``[...]``."""
-        return self._column(self.schema.role_offset(role) + _OBJECT[name])
+        index = self.schema.role_offset(role) + _OBJECT[name]
+        column: np.ndarray
+        column = self.features.item(index) if self.one_state else self.features[..., index]
+        return column
 
     def position(self, role: str) -> np.ndarray:
         """Positions ``[..., 3]`` of a role."""
@@ -72,7 +69,8 @@ class View:
         """Horizontal distance between two roles' middles (m)."""
         x = self.of(role, "x") - self.of(other, "x")
         y = self.of(role, "y") - self.of(other, "y")
-        return _sqrt(x * x + y * y)
+        gap: np.ndarray = _sqrt(x * x + y * y)
+        return gap
 
 
 # NumPy's functions of one number cost twenty times as much as Python's.
@@ -89,7 +87,8 @@ def near(view: View, role: str) -> np.ndarray:
     gap = view.gripper_position() - view.position(role)
     # A tall object is reached anywhere along its height.
     over = np.maximum(np.abs(gap[..., 2]) - 0.5 * view.of(role, "half_z"), 0.0)
-    return np.sqrt(gap[..., 0] ** 2 + gap[..., 1] ** 2 + over**2) < REACH
+    close: np.ndarray = np.sqrt(gap[..., 0] ** 2 + gap[..., 1] ** 2 + over**2) < REACH
+    return close
 
 
 def grasped(view: View, role: str) -> np.ndarray:
@@ -105,7 +104,8 @@ def lifted(view: View, role: str) -> np.ndarray:
     """
     touched = (view.of(role, "left") > 0.5) | (view.of(role, "right") > 0.5)
     held = grasped(view, role) | (touched & near(view, role))
-    return held & (view.of(role, "z") - view.of(role, "half_z") > LIFT)
+    up: np.ndarray = held & (view.of(role, "z") - view.of(role, "half_z") > LIFT)
+    return up
 
 
 def over(view: View, role: str, receptacle: str) -> np.ndarray:
@@ -133,13 +133,13 @@ def stable(view: View, role: str) -> np.ndarray:
 def placed(view: View, role: str, receptacle: str) -> np.ndarray:
     """At the receptacle, flat on its surface, touching it, let go, and at rest: never in the air,
     in the hand, or leaning on a rim."""
-    return (
-        at(view, role, receptacle)
-        & _flat(view, role, receptacle)
-        & (view.of(role, "supported") > 0.5)
-        & released(view, role)
-        & stable(view, role)
-    )
+    touching = view.of(role, "supported") > 0.5
+    if view.one_state and not touching:
+        # The answer after almost every step; what follows could not change it.
+        return touching
+    resting = touching & released(view, role) & stable(view, role)
+    done: np.ndarray = resting & at(view, role, receptacle) & _flat(view, role, receptacle)
+    return done
 
 
 def _flat(view: View, role: str, receptacle: str) -> np.ndarray:
@@ -152,7 +152,8 @@ def _flat(view: View, role: str, receptacle: str) -> np.ndarray:
         abs(height - view.of(role, "half_y")) < FLAT_GAP
     )
     tilt = math.sin(FLAT_TURN)
-    return ((upright > math.cos(FLAT_TURN)) & standing) | ((upright < tilt) & lying)
+    flat: np.ndarray = ((upright > math.cos(FLAT_TURN)) & standing) | ((upright < tilt) & lying)
+    return flat
 
 
 def _underside(view: View, role: str) -> np.ndarray:
@@ -162,7 +163,8 @@ def _underside(view: View, role: str) -> np.ndarray:
     # Rounding can take the cosine past 1.
     lean = _sqrt(_larger(1.0 - upright * upright, 0.0))
     reach = upright * view.of(role, "half_z") + lean * side
-    return view.of(role, "z") - reach
+    underside: np.ndarray = view.of(role, "z") - reach
+    return underside
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import weakref
 from typing import Any
 
 import mujoco
 import numpy as np
 
 from coda_envs.errors import CodaError
+
+_open: weakref.WeakSet[OffscreenRenderer] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    """Free what is still open at exit, while the GL library is there."""
+    for renderer in list(_open):
+        renderer.close()
 
 
 def _context_class() -> Any:
@@ -24,6 +34,9 @@ def _context_class() -> Any:
 class OffscreenRenderer:
     """Draws any model of ours into RGB arrays. Hold one and close it; contexts are scarce."""
 
+    #: Nothing to free, before a context was made and after it was freed.
+    _closed = True
+
     def __init__(self, model: mujoco.MjModel) -> None:
         width, height = model.vis.global_.offwidth, model.vis.global_.offheight
         try:
@@ -38,6 +51,11 @@ class OffscreenRenderer:
                 "MUJOCO_GL=egl",
             ) from error
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
+        self._closed = False
+        _open.add(self)
+        # Registered anew, so that it runs before the GL library's own exit handler.
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
         self._option = mujoco.MjvOption()
         self._camera = mujoco.MjvCamera()
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
@@ -73,10 +91,14 @@ class OffscreenRenderer:
         return np.ascontiguousarray(pixels[::-1])
 
     def close(self) -> None:
-        """Free the context."""
+        """Free the context; once is enough."""
+        if self._closed:
+            return
+        self._closed = True
+        # Its objects are freed in whichever context is current: not in another renderer's.
+        self._gl.make_current()
         self._context.free()
         self._gl.free()
 
     def __del__(self) -> None:
-        # At interpreter exit the GL library may be gone already; a context dies with the process.
-        self._gl = None
+        self.close()

@@ -24,19 +24,26 @@ TIMESTEP = 0.005
 _S = 0.7071067811865476
 _LINKS = (
     ("link1", (0, 0, 0.333), (1, 0, 0, 0), (-2.8973, 2.8973), 4.970684,
-     (3.875e-3, 2.081e-3, -0.1750), (0.70337, 0.70661, 9.1170e-3, -1.3900e-4, 6.7720e-3, 1.9169e-2)),
+     (3.875e-3, 2.081e-3, -0.1750),
+     (0.70337, 0.70661, 9.1170e-3, -1.3900e-4, 6.7720e-3, 1.9169e-2)),
     ("link2", (0, 0, 0), (_S, -_S, 0, 0), (-1.7628, 1.7628), 0.646926,
-     (-3.141e-3, -2.872e-2, 3.495e-3), (7.9620e-3, 2.8110e-2, 2.5995e-2, -3.9250e-3, 1.0254e-2, 7.0400e-4)),
+     (-3.141e-3, -2.872e-2, 3.495e-3),
+     (7.9620e-3, 2.8110e-2, 2.5995e-2, -3.9250e-3, 1.0254e-2, 7.0400e-4)),
     ("link3", (0, -0.316, 0), (_S, _S, 0, 0), (-2.8973, 2.8973), 3.228604,
-     (2.7518e-2, 3.9252e-2, -6.6502e-2), (3.7242e-2, 3.6155e-2, 1.0830e-2, -4.7610e-3, -1.1396e-2, -1.2805e-2)),
+     (2.7518e-2, 3.9252e-2, -6.6502e-2),
+     (3.7242e-2, 3.6155e-2, 1.0830e-2, -4.7610e-3, -1.1396e-2, -1.2805e-2)),
     ("link4", (0.0825, 0, 0), (_S, _S, 0, 0), (-3.0718, -0.0698), 3.587895,
-     (-5.317e-2, 1.04419e-1, 2.7454e-2), (2.5853e-2, 1.9552e-2, 2.8323e-2, 7.7960e-3, -1.3320e-3, 8.6410e-3)),
+     (-5.317e-2, 1.04419e-1, 2.7454e-2),
+     (2.5853e-2, 1.9552e-2, 2.8323e-2, 7.7960e-3, -1.3320e-3, 8.6410e-3)),
     ("link5", (-0.0825, 0.384, 0), (_S, -_S, 0, 0), (-2.8973, 2.8973), 1.225946,
-     (-1.1953e-2, 4.1065e-2, -3.8437e-2), (3.5549e-2, 2.9474e-2, 8.6270e-3, -2.1170e-3, -4.0370e-3, 2.2900e-4)),
+     (-1.1953e-2, 4.1065e-2, -3.8437e-2),
+     (3.5549e-2, 2.9474e-2, 8.6270e-3, -2.1170e-3, -4.0370e-3, 2.2900e-4)),
     ("link6", (0, 0, 0), (_S, _S, 0, 0), (-0.0175, 3.7525), 1.666555,
-     (6.0149e-2, -1.4117e-2, -1.0517e-2), (1.9640e-3, 4.3540e-3, 5.4330e-3, 1.0900e-4, -1.1580e-3, 3.4100e-4)),
+     (6.0149e-2, -1.4117e-2, -1.0517e-2),
+     (1.9640e-3, 4.3540e-3, 5.4330e-3, 1.0900e-4, -1.1580e-3, 3.4100e-4)),
     ("link7", (0.088, 0, 0), (_S, _S, 0, 0), (-2.8973, 2.8973), 0.735522,
-     (1.0517e-2, -4.252e-3, 6.1597e-2), (1.2516e-2, 1.0027e-2, 4.8150e-3, -4.2800e-4, -1.1960e-3, -7.4100e-4)),
+     (1.0517e-2, -4.252e-3, 6.1597e-2),
+     (1.2516e-2, 1.0027e-2, 4.8150e-3, -4.2800e-4, -1.1960e-3, -7.4100e-4)),
 )  # fmt: skip
 
 # Capsules of each link in its own frame: (from (m), to (m), radius (m)).
@@ -193,7 +200,10 @@ def add_robot(spec: mujoco.MjSpec) -> None:
         )
     for i, name in enumerate(ARM_JOINTS):
         actuator = spec.add_actuator(
-            name=name, target=name, trntype=mujoco.mjtTrn.mjTRN_JOINT, forcerange=(-_FORCE[i], _FORCE[i])
+            name=name,
+            target=name,
+            trntype=mujoco.mjtTrn.mjTRN_JOINT,
+            forcerange=(-_FORCE[i], _FORCE[i]),
         )
         actuator.set_to_position(kp=_KP[i], kv=_KV[i])
     tendon = spec.add_tendon(name="grip")
@@ -232,6 +242,8 @@ LEAD = 0.08
 LEAD_ANGLE = 0.6
 _DAMPING = 1e-4
 _POSTURE = 0.05
+_HOME = np.array(HOME)
+_PULL = _POSTURE * math.sqrt(_DAMPING)
 _LOWER, _UPPER = np.array([link[3] for link in _LINKS]).T.copy()
 
 
@@ -248,24 +260,20 @@ class Controller:
     joints: np.ndarray = field(default_factory=lambda: np.array(HOME))
 
     def __post_init__(self) -> None:
-        self._model = _arm_model()
-        self._data = mujoco.MjData(self._model)
-        self._site = self._model.site("tcp").id
-        self._home = np.array(HOME)
-        # An action solves two 6 x 6 systems: arrays and views are made once, not in every step.
-        self._qpos = self._data.qpos
-        self._tip = self._data.site_xpos[self._site]
-        self._tip_matrix = self._data.site_xmat[self._site]
-        self._tip_rotation = self._tip_matrix.reshape(3, 3)
-        self._quat = np.zeros(4)
-        self._local_turn = np.zeros(3)
-        self._error = np.zeros(6)
-        self._position_error, self._rotation_error = self._error[:3], self._error[3:]
-        self._jacobian = np.zeros((6, 7))
-        self._position_rows, self._rotation_rows = self._jacobian[:3], self._jacobian[3:]
-        self._square = np.zeros((6, 6))
-        self._square_diagonal = self._square.reshape(-1)[::7]
-        self._solution = np.zeros(6)
+        model, data = self._model, self._data = _arm_model(), mujoco.MjData(_arm_model())
+        self._site = model.site("tcp").id
+        # Views and buffers are made once: an action uses each of them twice.
+        self._angles = data.qpos
+        self._tip, self._tip_matrix = data.site_xpos[self._site], data.site_xmat[self._site]
+        self._quat, self._turn = np.zeros(4), np.zeros(3)
+        # The damping is seven more rows of the least-squares problem, √λ dq = √λ p.
+        self._rows = np.zeros((13, 7))
+        self._rows[6:] = math.sqrt(_DAMPING) * np.eye(7)
+        self._position_rows, self._rotation_rows = self._rows[:3], self._rows[3:6]
+        self._wanted = np.zeros(13)
+        self._position_error, self._rotation_error = self._wanted[:3], self._wanted[3:6]
+        self._posture = self._wanted[6:]
+        self._square, self._right, self._step = np.zeros((7, 7)), np.zeros(7), np.zeros(7)
 
     def reset(self, joints: np.ndarray) -> None:
         """Start from these arm joints, the target where the gripper is."""
@@ -276,9 +284,9 @@ class Controller:
 
     def forward(self, joints: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Position ``[3]`` and rotation ``[3, 3]`` of the point between the fingertips."""
-        self._qpos[:] = joints
+        self._angles[:] = joints
         mujoco.mj_kinematics(self._model, self._data)
-        return self._tip.copy(), self._tip_rotation.copy()
+        return self._tip.copy(), self._tip_matrix.reshape(3, 3).copy()
 
     def move(self, action: np.ndarray, at: np.ndarray, at_quat: np.ndarray) -> np.ndarray:
         """Joint targets ``[7]`` after one action (its first six components in [-1, 1]).
@@ -286,63 +294,73 @@ class Controller:
         ``at [3]`` and ``at_quat [4]`` are where the gripper is now.
         """
         lead = self.position + POSITION_SCALE * action[:3] - at
-        distance = math.sqrt(lead.dot(lead))
+        distance = math.hypot(*lead.tolist())
         if distance > LEAD:
             lead *= LEAD / distance
         self.position = at + lead
         turn = ROTATION_SCALE * action[3:6]
-        angle = math.sqrt(turn.dot(turn))
+        angle = math.hypot(*turn.tolist())
         if angle > 0.0:
             mujoco.mju_axisAngle2Quat(self._quat, turn / angle, angle)
             turned = np.empty(4)
             mujoco.mju_mulQuat(turned, self._quat, self.quat)
-            self._limit_turn(turned, at_quat)
+            self.quat = self._limited(turned, at_quat)
+        self._angles[:] = self.joints
         self._descend()
         self._descend()
+        self.joints = self._angles.copy()
         return self.joints
 
-    def _limit_turn(self, quat: np.ndarray, at_quat: np.ndarray) -> None:
-        ahead = np.empty(3)
-        mujoco.mju_subQuat(ahead, quat, at_quat)
-        angle = math.sqrt(ahead.dot(ahead))
-        self.quat = quat
-        if angle > LEAD_ANGLE:
-            self.quat = at_quat.copy()
-            mujoco.mju_quatIntegrate(self.quat, ahead, LEAD_ANGLE / angle)
-        mujoco.mju_normalize4(self.quat)
+    @staticmethod
+    def _limited(quat: np.ndarray, at_quat: np.ndarray) -> np.ndarray:
+        """``quat``, or where it leads ``at_quat`` too far, the last turn on the way there."""
+        # |<p, q>| is the cosine of half the angle between them.
+        if abs(quat.dot(at_quat)) < math.cos(LEAD_ANGLE / 2):
+            ahead = np.empty(3)
+            mujoco.mju_subQuat(ahead, quat, at_quat)
+            quat = at_quat.copy()
+            mujoco.mju_quatIntegrate(quat, ahead, LEAD_ANGLE / math.hypot(*ahead.tolist()))
+        mujoco.mju_normalize4(quat)
+        return quat
 
     def _descend(self) -> None:
-        """One damped-least-squares step of ``joints`` towards the target."""
-        model, data = self._model, self._data
-        self._qpos[:] = self.joints
+        """One damped-least-squares step of the arm model's joint angles towards the target.
+
+        dq minimises |J dq - e|² + λ |dq - p|², where p leads to the home posture: since λ is small,
+        it acts in the null space of J only.
+        """
+        model, data, angles, rows = self._model, self._data, self._angles, self._rows
+        # MuJoCo's small matrix functions throughout: between physics steps, with cold caches, a
+        # call into BLAS or LAPACK costs many times the arithmetic.
         mujoco.mj_kinematics(model, data)
         # The Jacobian is taken about the centre of mass that this call updates.
         mujoco.mj_comPos(model, data)
         mujoco.mj_jacSite(model, data, self._position_rows, self._rotation_rows, self._site)
-        np.subtract(self.position, self._tip, out=self._position_error)
+        mujoco.mju_sub(self._position_error, self.position, self._tip)
         mujoco.mju_mat2Quat(self._quat, self._tip_matrix)
-        mujoco.mju_subQuat(self._local_turn, self.quat, self._quat)
-        np.dot(self._tip_rotation, self._local_turn, out=self._rotation_error)
-        # dq = J⁺ (e - J q_posture) + q_posture: the posture acts in the null space only.
-        posture = _POSTURE * (self._home - self.joints)
-        wanted = self._error - np.dot(self._jacobian, posture)
-        np.dot(self._jacobian, self._jacobian.T, out=self._square)
-        self._square_diagonal += _DAMPING
-        # Symmetric and, damped, positive definite: MuJoCo's Cholesky costs a tenth of LAPACK's LU
-        # through np.linalg at this size.
+        mujoco.mju_subQuat(self._turn, self.quat, self._quat)
+        mujoco.mju_rotVecQuat(self._rotation_error, self._turn, self._quat)
+        mujoco.mju_sub(self._posture, _HOME, angles)
+        mujoco.mju_scl(self._posture, self._posture, _PULL)
+        # The normal equations, by Cholesky.
+        mujoco.mju_mulMatTMat(self._square, rows, rows)
+        mujoco.mju_mulMatTVec(self._right, rows, self._wanted)
         mujoco.mju_cholFactor(self._square, 0.0)
-        mujoco.mju_cholSolve(self._solution, self._square, wanted)
-        joints = self.joints + posture + np.dot(self._solution, self._jacobian)
-        self.joints = np.minimum(np.maximum(joints, _LOWER), _UPPER)
+        mujoco.mju_cholSolve(self._step, self._square, self._right)
+        mujoco.mju_addTo(angles, self._step)
+        np.minimum(angles, _UPPER, out=angles)
+        np.maximum(angles, _LOWER, out=angles)
 
     def solve_pose(self, position: np.ndarray, quat: np.ndarray, iterations: int = 60) -> float:
         """Inverse kinematics from the current joints; returns the remaining error (m + rad)."""
         self.position = np.array(position, dtype=float)
         self.quat = np.array(quat, dtype=float)
+        self._angles[:] = self.joints
         error = np.inf
         for _ in range(iterations):
             self._descend()
-            error = float(np.abs(self._error).sum())
+            error = float(np.abs(self._wanted[:6]).sum())
             if error < 1e-4:
                 break
+        self.joints = self._angles.copy()
         return error

@@ -135,6 +135,7 @@ def _lines(path: Path) -> list[str]:
     """Lines of a JSON Lines file, without the empty ones at its end."""
     try:
         # Not splitlines(): an instruction may hold a line separator other than a newline.
-        return path.read_text(encoding="utf-8").rstrip().split("\n")
+        text = path.read_text(encoding="utf-8").rstrip()
+        return text.split("\n") if text else []
     except (OSError, UnicodeDecodeError) as error:
         raise SceneError(f"library {str(path)!r} cannot be read: {error}.") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -17,12 +18,12 @@ N_SLOTS = 6
 #: Columns of a row: position (m, table frame), first two columns of the rotation matrix, half
 #: extents (m), shape (one of five), colour (RGB in [0, 1]), whether the row is used.
 SLOT_COLUMNS = (
-    ("x", "y", "z")
-    + ("r00", "r10", "r20", "r01", "r11", "r21")
-    + ("half_x", "half_y", "half_z")
-    + tuple(f"is_{shape}" for shape in SHAPES)
-    + ("red", "green", "blue")
-    + ("present",)
+    *("x", "y", "z"),
+    *("r00", "r10", "r20", "r01", "r11", "r21"),
+    *("half_x", "half_y", "half_z"),
+    *(f"is_{shape}" for shape in SHAPES),
+    *("red", "green", "blue"),
+    "present",
 )
 
 #: Columns of ``proprio``: gripper position (m), axis-angle (rad, see :func:`axis_angle`), finger
@@ -37,9 +38,10 @@ PROPRIO_BOUND = np.array([3.0] * 3 + [3.15] * 3 + [0.5] * 2, dtype=np.float32)
 SLOT_BOUND = np.array([20.0] * 3 + [1.0] * (len(SLOT_COLUMNS) - 3), dtype=np.float32)
 FEATURE_BOUND = 1000.0
 
-# As floats; of a slot those of the position, since the rest cannot leave its bounds.
 _PROPRIO_BOUNDS = PROPRIO_BOUND.tolist()
-_SLOT_BOUNDS = SLOT_BOUND[:3].tolist()
+_HIGHEST, _LOWEST = SLOT_BOUND[:3].astype(float), -SLOT_BOUND[:3].astype(float)
+# The first two columns of a rotation matrix that is stored by rows.
+_FIRST_COLUMNS = np.array((0, 3, 6, 1, 4, 7))
 _COLUMN = {name: i for i, name in enumerate(OBJECT)}
 _X, _YAW, _UPRIGHT, _SPEED, _SPIN = (
     _COLUMN[name] for name in ("x", "yaw", "upright", "speed", "spin")
@@ -75,17 +77,40 @@ def _turn(w: float, x: float, y: float, z: float) -> tuple[float, float, float]:
     return x * scale, y * scale, z * scale
 
 
-class Sensor:
-    """Reads one compiled scene's state. Create one for each model.
+class Reading(NamedTuple):
+    """One state as MuJoCo knows it, copied out of its arrays once for all that is made of it.
 
-    A reading is some dozens of numbers: too few for NumPy, whose calls cost more than the arithmetic.
-    So MuJoCo's arrays are turned into Python floats, and those into one array at the end.
+    ``position [3]`` and ``quat [4]`` (w, x, y, z) of the point between the fingertips, its rotation
+    ``matrix`` by rows, ``positions [n, 3]`` and ``matrices [n, 9]`` of the objects, generalised
+    coordinates and velocities, and the pairs of geoms that touch.
     """
 
-    def __init__(self, compiled: Compiled, schema: FeatureSchema) -> None:
+    position: np.ndarray
+    quat: np.ndarray
+    matrix: list[float]
+    positions: np.ndarray
+    matrices: np.ndarray
+    qpos: list[float]
+    qvel: list[float]
+    touching: list[list[int]]
+
+
+class Sensor:
+    """Reads the state of one ``MjData`` of a compiled scene.
+
+    A reading is some dozens of numbers, too few for NumPy, whose calls cost more than the
+    arithmetic. So MuJoCo's arrays, of which views are taken once, are turned into Python floats,
+    and those into one array at the end.
+    """
+
+    def __init__(self, compiled: Compiled, data: mujoco.MjData, schema: FeatureSchema) -> None:
+        self._data = data
+        self._qpos, self._qvel = data.qpos, data.qvel
+        self._xpos, self._xmat = data.xpos, data.xmat
         model, entities = compiled.model, compiled.entities
         self.n_objects = len(entities)
-        self._site = model.site("tcp").id
+        site = model.site("tcp").id
+        self._tip, self._tip_matrix = data.site_xpos[site], data.site_xmat[site]
         first = int(model.joint("joint1").dofadr[0])
         self._arm = slice(first, first + 7)
         self._fingers = [int(model.joint(f"{s}_slide").qposadr[0]) for s in ("left", "right")]
@@ -99,45 +124,55 @@ class Sensor:
         self._objects = list(zip(rows, dofs, strict=True))
         self._flag = _contact_flags(compiled, rows)
 
-        # What does not change during an episode; every reading starts from a copy.
+        # What does not change during an episode is written once.
         self._template = [0.0] * schema.size
-        self._looks = np.zeros((N_SLOTS, len(SLOT_COLUMNS)), dtype=np.float32)
+        self._table = np.zeros((N_SLOTS, len(SLOT_COLUMNS)), dtype=np.float32)
+        self._table_positions = self._table[: self.n_objects, :3]
+        self._table_columns = self._table[: self.n_objects, 3:9]
         for i, (row, entity) in enumerate(zip(rows, entities, strict=True)):
             for name, value in constant_columns(entity).items():
                 self._template[row + _COLUMN[name]] = value
-            self._looks[i, 9:12] = entity.half
-            self._looks[i, 12 + SHAPES.index(entity.shape)] = 1.0
-            self._looks[i, 17:20] = COLORS[entity.color]
-            self._looks[i, 20] = 1.0
+            self._table[i, 9:12] = entity.half
+            self._table[i, 12 + SHAPES.index(entity.shape)] = 1.0
+            self._table[i, 17:20] = COLORS[entity.color]
+            self._table[i, 20] = 1.0
 
-    def gripper(self, data: mujoco.MjData) -> tuple[np.ndarray, np.ndarray]:
-        """Position ``[3]`` and rotation ``[3, 3]`` of the point between the fingertips."""
-        return data.site_xpos[self._site], data.site_xmat[self._site].reshape(3, 3)
+    def read(self) -> Reading:
+        """The current state; positions and contacts of the data must be up to date."""
+        quat = np.empty(4)
+        mujoco.mju_mat2Quat(quat, self._tip_matrix)
+        return Reading(
+            self._tip.copy(),
+            quat,
+            self._tip_matrix.tolist(),
+            self._xpos.take(self._positions),
+            self._xmat.take(self._matrices),
+            self._qpos.tolist(),
+            self._qvel.tolist(),
+            self._data.contact.geom.tolist() if self._data.ncon else [],
+        )
 
-    def features(self, data: mujoco.MjData, command: float) -> np.ndarray:
-        """The state features ``[F]`` float64; positions and contacts must be up to date."""
+    def features(self, reading: Reading, command: float) -> np.ndarray:
+        """The state features ``[F]`` float64. ``command``: the last action's gripper component."""
         out = self._template.copy()
-        if data.ncon:
-            for one, two in data.contact.geom.tolist():
-                out[self._flag[one][two]] = 1.0
+        for one, two in reading.touching:
+            out[self._flag[one][two]] = 1.0
         # After the contacts: those that set no flag have written into column 0.
-        x, y, z = data.site_xpos[self._site].tolist()
-        rotation = data.site_xmat[self._site].tolist()
-        qpos, qvel = data.qpos.tolist(), data.qvel.tolist()
+        x, y, z = reading.position.tolist()
+        matrix, qpos, qvel = reading.matrix, reading.qpos, reading.qvel
         left, right = self._fingers
         out[: len(GRIPPER)] = (
             x,
             y,
             z,
-            math.atan2(rotation[3], rotation[0]),
-            -rotation[8],
+            math.atan2(matrix[3], matrix[0]),
+            -matrix[8],
             qpos[left] + qpos[right],
             command,
             math.hypot(*qvel[self._arm]),
         )
-        positions = data.xpos.take(self._positions).tolist()
-        matrices = data.xmat.take(self._matrices).tolist()
-        for (row, dof), position, matrix in zip(self._objects, positions, matrices, strict=True):
+        poses = zip(reading.positions.tolist(), reading.matrices.tolist(), strict=True)
+        for (row, dof), (position, matrix) in zip(self._objects, poses, strict=True):
             out[row + _X : row + _X + 3] = position
             out[row + _YAW] = math.atan2(matrix[3], matrix[0])
             out[row + _UPRIGHT] = matrix[8]
@@ -146,31 +181,21 @@ class Sensor:
                 out[row + _SPIN] = math.hypot(*qvel[dof + 3 : dof + 6])
         return np.array(out)
 
-    def proprio(self, data: mujoco.MjData) -> np.ndarray:
+    def proprio(self, reading: Reading) -> np.ndarray:
         """``[8]`` float32, columns of :data:`PROPRIO`."""
-        quat = np.empty(4)
-        mujoco.mju_mat2Quat(quat, data.site_xmat[self._site])
-        left, right = (data.qpos.item(finger) for finger in self._fingers)
-        position = data.site_xpos[self._site].tolist()
-        values = (*position, *_turn(*quat.tolist()), left, -right)
-        return np.array(_bounded(values, _PROPRIO_BOUNDS), dtype=np.float32)
+        left, right = (reading.qpos[finger] for finger in self._fingers)
+        turn = _turn(*reading.quat.tolist())
+        values = (*reading.position.tolist(), *turn, left, -right)
+        bounded = [max(-b, min(v, b)) for v, b in zip(values, _PROPRIO_BOUNDS, strict=True)]
+        return np.array(bounded, dtype=np.float32)
 
-    def objects(self, data: mujoco.MjData, order: np.ndarray) -> np.ndarray:
-        """The object table ``[N_SLOTS, len(SLOT_COLUMNS)]`` float32, row i at slot ``order[i]``."""
-        positions = data.xpos.take(self._positions).tolist()
-        matrices = data.xmat.take(self._matrices).tolist()
-        poses = [
-            [*_bounded(position, _SLOT_BOUNDS), m[0], m[3], m[6], m[1], m[4], m[7]]
-            for position, m in zip(positions, matrices, strict=True)
-        ]
-        out = np.empty_like(self._looks)
-        out[order] = self._looks
-        out[order[: self.n_objects], :9] = poses
-        return out
-
-
-def _bounded(values: Sequence[float], bounds: Sequence[float]) -> list[float]:
-    return [min(max(value, -bound), bound) for value, bound in zip(values, bounds, strict=True)]
+    def objects(self, reading: Reading, order: np.ndarray) -> np.ndarray:
+        """The table ``[N_SLOTS, len(SLOT_COLUMNS)]`` float32 with object ``order[i]`` in slot i."""
+        # Only positions can leave the bounds: a thing that is pushed off the table falls and falls.
+        positions = np.minimum(reading.positions, _HIGHEST)
+        np.maximum(positions, _LOWEST, out=self._table_positions, casting="same_kind")
+        self._table_columns[:] = reading.matrices.take(_FIRST_COLUMNS, axis=1)
+        return self._table.take(order, axis=0)
 
 
 def _contact_flags(compiled: Compiled, rows: Sequence[int]) -> list[list[int]]:

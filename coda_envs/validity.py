@@ -119,7 +119,7 @@ class _Inspection:
         mujoco.mj_kinematics(model, data)
         mujoco.mj_collision(model, data)
         assert self.sensor is not None
-        return self.sensor.features(data, -1.0)
+        return self.sensor.features(self.sensor.read(), -1.0)
 
 
 def validate(scene: Scene, *, solve_tries: int = 2) -> Certificate:
@@ -153,7 +153,7 @@ def _compiles(it: _Inspection) -> str:
     it.compiled = compile_scene(it.scene)
     model = it.compiled.model
     it.data = data = mujoco.MjData(model)
-    it.sensor = Sensor(it.compiled, it.family.schema)
+    it.sensor = Sensor(it.compiled, data, it.family.schema)
     for name, angle in zip(robot.ARM_JOINTS, robot.HOME, strict=True):
         data.qpos[model.joint(name).qposadr[0]] = angle
     for side in ("left", "right"):

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 import coda_envs  # noqa: F401  (registers the ids, and chooses the renderer before MuJoCo does)
-from coda_envs.arena import Compiled
 from coda_envs.env import ManipulationEnv
 from coda_envs.factors import Value
 from coda_envs.family import get_family
@@ -95,11 +94,6 @@ def column(env: ManipulationEnv, name: str) -> float:
 def tilted(angle: float, axis: tuple[float, float, float]) -> tuple[float, ...]:
     """The quaternion (w, x, y, z) of a turn by ``angle`` about a unit ``axis``."""
     return (math.cos(angle / 2), *(math.sin(angle / 2) * a for a in axis))
-
-
-def surface(compiled: Compiled) -> float:
-    """Height of the receptacle's surface (m)."""
-    return next(e.surface_z for e in compiled.entities if e.role == "receptacle")
 
 
 def same(a: Any, b: Any) -> bool:

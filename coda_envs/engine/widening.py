@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from coda_envs.errors import SceneError
-from coda_envs.factors import DiscreteFactor, Value
+from coda_envs.factors import DIGITS, DiscreteFactor, Value
 from coda_envs.family import TaskFamily
-from coda_envs.scene import DIGITS, Scene
+from coda_envs.scene import Scene
 
 #: Magnitudes that are told apart, as upper edges of equal bins.
 EDGES = (0.25, 0.5, 0.75, 1.0)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from coda_envs.errors import ProgramError, SceneError
-from coda_envs.factors import ContinuousFactor, DiscreteFactor, FactorSpace, Value
+from coda_envs.factors import DIGITS, ContinuousFactor, DiscreteFactor, FactorSpace, Value
 from coda_envs.programs.diagnosis import Diagnosis
 from coda_envs.programs.generation import GenerationProgram, Guard, SampleEdit
-from coda_envs.scene import DIGITS
 
 #: Share of the failures' values left out at either end of the interval.
 TRIM = 0.1

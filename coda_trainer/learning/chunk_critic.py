@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from coda_envs.errors import LearningError, RunError
 from coda_envs.text2potential.wrapper import shaping
 from coda_trainer.learning.networks import Normaliser, mlp, track
+from coda_trainer.learning.relative import RelativeFeatures
 
 
 class StatePotential(Protocol):
@@ -62,17 +63,23 @@ def chunk_targets(
     next_phi: np.ndarray,
     next_value: np.ndarray,
     discount: float,
+    observed: np.ndarray | None = None,
 ) -> np.ndarray:
     """Targets y = G + F + γ^k (1 − d) V'(s_{t+k}) ``[B]``, clipped to [−Φ(s), 1 − Φ(s)].
 
     ``reward``: G; ``steps``: k; ``terminated``: d, False where the episode was only cut off;
     ``next_value``: V'(s_{t+k}) = V − Φ; ``discount``: γ per environment step. With Φ ≡ 0 these
     are the sparse targets within [0, 1]. The bounds are exact: the sparse rewards of an episode
-    sum to one at most. Shaping: Ng, Harada and Russell (1999), over options.
+    sum to one at most. ``observed``: the discounted sparse return that the episode went on to get;
+    what was reached can be reached, so y is at least that much (minus Φ). It carries a success to
+    the episode's first chunk at once, where bootstrapping needs an update of the targets for each
+    chunk in between (Oh et al. 2018 use the same bound). Shaping: Ng, Harada and Russell (1999),
+    over options.
     """
     shaped = reward + shaping(phi, next_phi, discount, steps, terminated)
     later = np.power(discount, steps) * np.where(terminated, 0.0, next_value)
-    return np.asarray(np.clip(shaped + later, -phi, 1.0 - phi))
+    least = np.zeros_like(phi) if observed is None else observed
+    return np.asarray(np.clip(shaped + later, least - phi, 1.0 - phi))
 
 
 @dataclass(frozen=True)
@@ -100,18 +107,24 @@ class ChunkCritic(nn.Module):
         potential: StatePotential,
         generator: torch.Generator,
         *,
+        relative: RelativeFeatures | None = None,
         members: int = 2,
         width: int = 192,
         tau: float = 0.01,
     ) -> None:
-        """``features``: F; ``execute``: h; ``action_dim``: A; ``tau``: pace of the targets."""
+        """``features``: F; ``execute``: h; ``action_dim``: A; ``tau``: pace of the targets.
+
+        ``relative`` adds offsets between gripper and roles to what the networks read.
+        """
         super().__init__()
         self.feature_size = features
         self.tau = tau
         self.first_potential = potential
         self.potential = potential
-        self.normaliser = Normaliser(features)
-        inputs = features + execute * (action_dim + 1)
+        self.relative = relative
+        size = features if relative is None else relative.size
+        self.normaliser = Normaliser(size)
+        inputs = size + execute * (action_dim + 1)
         self.online = nn.ModuleList(mlp(inputs, 1, width, generator) for _ in range(members))
         self.target = nn.ModuleList(mlp(inputs, 1, width, generator) for _ in range(members))
         self.target.load_state_dict(self.online.state_dict())
@@ -134,12 +147,21 @@ class ChunkCritic(nn.Module):
                 allowed=f"[B, {self.feature_size}]",
                 remedy="one critic serves one family",
             )
-        inputs = self.normaliser(torch.from_numpy(features.astype(np.float32)))
+        inputs = self.normaliser(torch.from_numpy(self._expanded(features)))
         if self.first_potential.version == self.potential.version:
             return CriticState(inputs, torch.zeros(len(features)))
         offset = potential_values(self.first_potential, features)
         offset = offset - potential_values(self.potential, features)
         return CriticState(inputs, torch.from_numpy(offset.astype(np.float32)))
+
+    def fit(self, features: np.ndarray) -> None:
+        """Take the normalisation statistics from ``features [N, F]``."""
+        self.normaliser.fit(self._expanded(features))
+
+    def _expanded(self, features: np.ndarray) -> np.ndarray:
+        if self.relative is None:
+            return features.astype(np.float32)
+        return self.relative(features)
 
     def values(self, state: CriticState, chunk: Tensor, valid: Tensor) -> Tensor:
         """Q' ``[members, B]`` of ``chunk [B, h, A]`` with ``valid [B, h]`` (float)."""

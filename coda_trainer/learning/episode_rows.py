@@ -36,6 +36,7 @@ class EpisodeIndex:
     start: np.ndarray
     length: np.ndarray
     terminated: np.ndarray
+    success: np.ndarray
     source: np.ndarray
 
 
@@ -72,6 +73,7 @@ class EpisodeRows:
                 start=np.array([r.start for r in self.records], dtype=np.int64),
                 length=np.array([r.length for r in self.records], dtype=np.int64),
                 terminated=np.array([r.terminated for r in self.records], dtype=bool),
+                success=np.array([r.success for r in self.records], dtype=bool),
                 source=np.array([r.source for r in self.records], dtype=np.str_),
             )
         return self._index

@@ -22,6 +22,7 @@ from coda_trainer.learning.chunk_critic import (
     potential_values,
 )
 from coda_trainer.learning.networks import track
+from coda_trainer.learning.relative import RelativeFeatures
 from coda_trainer.learning.replay import Replay, TransitionBatch
 from coda_trainer.learning.residual import ResidualActor, ResidualConfig
 from coda_trainer.learning.states import load_states
@@ -54,6 +55,7 @@ class LearnerConfig:
     smoothing: float = 0.04
     anchor: float = 1.0
     actor_every: int = 2
+    observed_returns: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.discount <= 1 or not 0 < self.tau <= 1:
@@ -85,8 +87,10 @@ class ResidualLearner:
         encoding: int,
         potential: StatePotential,
         seed: int,
+        relative: RelativeFeatures | None = None,
     ) -> None:
-        """``features``: F of the family's schema; ``encoding``: E of the base's encoding."""
+        """``features``: F of the family's schema; ``encoding``: E of the base's encoding;
+        ``relative``: see :class:`ChunkCritic`."""
         self.config = config
         self.updates = 0
         self.rng = np.random.default_rng(seed)
@@ -98,6 +102,7 @@ class ResidualLearner:
             len(config.residual.scale),
             potential,
             self.generator,
+            relative=relative,
             members=config.members,
             width=config.width,
             tau=config.tau,
@@ -197,7 +202,7 @@ class ResidualLearner:
         if not self.critic.normaliser.fitted:
             features = replay.stored("features")
             self.critic.read(features[:1])
-            self.critic.normaliser.fit(features)
+            self.critic.fit(features)
         if not self.actor.normaliser.fitted:
             encoding = replay.stored("encoding")
             if encoding.shape[1:] != (self._encoding,):
@@ -228,6 +233,7 @@ class ResidualLearner:
             next_phi=next_phi,
             next_value=next_value.amin(0).numpy().astype(np.float64),
             discount=self.config.discount,
+            observed=batch.observed if self.config.observed_returns else None,
         )
         q = self.critic.values(
             self.critic.read(batch.features),

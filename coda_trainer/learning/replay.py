@@ -36,10 +36,12 @@ class TransitionBatch:
     ``features``, ``next_features [B, F]``: state at t and at t + k. ``encoding [B, E]``,
     ``base [B, h, A]`` and ``next_encoding``, ``next_base``: what the frozen base makes of the two
     observations. ``chunk [B, h, A]``: the executed actions, zero where not valid; ``valid
-    [B, h]``: i < k. ``reward [B]``: G = Σ_{i<k} γ^i r_{t+i} of the sparse rewards. ``steps [B]``:
-    k. ``terminated [B]``: the episode terminated at t + k; where it was cut off there instead,
-    this is False, and the value goes on. ``demonstration [B]``, ``source [B]``: where from.
-    All float32 but the last five (float64, int64, bool, bool, str).
+    [B, h]``: i < k. ``reward [B]``: G = Σ_{i<k} γ^i r_{t+i} of the sparse rewards.
+    ``observed [B]``: the discounted sparse return that the episode went on to get from t, 0 where
+    it did not succeed. ``steps [B]``: k. ``terminated [B]``: the episode terminated at t + k;
+    where it was cut off there instead, this is False, and the value goes on. ``demonstration
+    [B]``, ``source [B]``: where from.
+    All float32 but the last six (float64, float64, int64, bool, bool, str).
     """
 
     features: np.ndarray
@@ -51,6 +53,7 @@ class TransitionBatch:
     chunk: np.ndarray
     valid: np.ndarray
     reward: np.ndarray
+    observed: np.ndarray
     steps: np.ndarray
     terminated: np.ndarray
     demonstration: np.ndarray
@@ -241,6 +244,9 @@ class Replay:
             "chunk": columns["action"][steps] * valid[:, :, None].astype(np.float32),
             "valid": valid.astype(np.float32),
             "reward": rewards @ discount ** offset.astype(np.float64),
+            # The one sparse reward comes with the last step.
+            "observed": index.success[pick]
+            * discount ** (index.length[pick] - 1 - t).astype(np.float64),
             "steps": k,
             "terminated": index.terminated[pick] & (t + k == index.length[pick]),
             "demonstration": np.full(count, name == "demonstrations"),

@@ -11,6 +11,7 @@ from coda_trainer.learning.chunk_critic import StatePotential
 from coda_trainer.learning.distillation import distil_selection
 from coda_trainer.learning.learner import LearnerConfig, ResidualLearner
 from coda_trainer.learning.reader import Reader, backbone_reader
+from coda_trainer.learning.relative import RelativeFeatures
 from coda_trainer.learning.replay import Replay
 from coda_trainer.learning.residual import ResidualConfig
 from coda_trainer.rounds.context import RoundContext
@@ -63,6 +64,7 @@ def make_learner(
         encoding=encoding,
         potential=potential,
         seed=context.torch_seed("learner"),
+        relative=RelativeFeatures(context.family.schema),
     )
 
 

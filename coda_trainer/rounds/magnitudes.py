@@ -5,6 +5,7 @@ from __future__ import annotations
 from coda_envs.engine.proposals import generate
 from coda_envs.engine.widening import EDGES, graded, magnitude_weights
 from coda_trainer.episode import Episode
+from coda_trainer.learning.rollout import Job
 from coda_trainer.rounds.context import RoundContext
 from coda_trainer.rounds.schedule import WIDE
 from coda_trainer.strategies.base import record
@@ -18,7 +19,8 @@ def measure_magnitudes(context: RoundContext) -> tuple[list[float], list[Episode
 
     The episodes are the present policy's and may serve as replay.
     """
-    jobs = []
+    jobs: list[Job] = []
+    trials: list[int] = []
     for index, edge in enumerate(EDGES):
         low = EDGES[index - 1] if index else 0.0
         generated = generate(
@@ -31,13 +33,14 @@ def measure_magnitudes(context: RoundContext) -> tuple[list[float], list[Episode
             ),
         )
         record(context, generated, WIDE)
+        # The engine may give fewer than it was asked for.
+        trials.append(len(generated.scenes))
         jobs += context.jobs(generated.scenes, WIDE, context.rng(f"magnitude seeds {index}"))
     with context.report.bar("episodes by magnitude", len(jobs)) as progress:
         episodes = context.pool.run(context.actor("magnitudes"), jobs, progress)
     context.count_steps("training", sum(e.length for e in episodes))
-    parts = [episodes[i : i + EPISODES] for i in range(0, len(episodes), EPISODES)]
-    successes = [sum(e.success for e in part) for part in parts]
-    trials = [len(part) for part in parts]
+    outcomes = iter([e.success for e in episodes])
+    successes = [sum(next(outcomes) for _ in range(count)) for count in trials]
     weights = magnitude_weights(successes, trials)
     context.log("magnitudes", edges=EDGES, successes=successes, trials=trials, weights=weights)
     return weights, episodes

@@ -78,9 +78,10 @@ def wide_scenes(
     rng = context.rng("wide scenes")
     generated = generate(context.family, count, rng, source=WIDE, base=base)
     record(context, generated, WIDE)
+    scenes: dict[str, Sequence[Scene]] = {WIDE: generated.scenes}
     if context.scene is None:
-        return {WIDE: generated.scenes}, {WIDE: 1.0}
-    scenes = {WIDE: generated.scenes, OWN: (context.scene,)}
+        return scenes, {WIDE: 1.0}
+    scenes[OWN] = (context.scene,)
     return scenes, {WIDE: 1.0 - OWN_SHARE, OWN: OWN_SHARE}
 
 

@@ -8,8 +8,8 @@ from coda_trainer.learning.chunk_critic import NoPotential, StatePotential
 from coda_trainer.rounds import modes
 from coda_trainer.rounds.context import RoundContext
 from coda_trainer.rounds.diagnosing import find_difficulties
-from coda_trainer.rounds.modes import ActiveMode
 from coda_trainer.rounds.magnitudes import measure_magnitudes
+from coda_trainer.rounds.modes import ActiveMode
 from coda_trainer.rounds.schedule import WIDE, curriculum_weights, standing
 from coda_trainer.strategies.base import RoundPlan, mode_scenes, wide_scenes
 

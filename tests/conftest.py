@@ -1,0 +1,32 @@
+"""Settings that all tests share."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# No test may fail because the machine is busy.
+settings.register_profile("coda", deadline=None)
+settings.load_profile("coda")
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one round in which a difficulty mode arises. Not to be changed: see ``copied``."""
+    # Imported here: most tests need no torch.
+    from tiny_run import quiet, tiny
+
+    from coda_trainer.rounds.loop import train
+
+    run = tmp_path_factory.mktemp("loop") / "finished"
+    train(tiny(), run, reporter=quiet())
+    return run
+
+
+@pytest.fixture
+def copied(finished: Path, tmp_path: Path) -> Path:
+    """The finished run, to be harmed."""
+    return Path(shutil.copytree(finished, tmp_path / "copied"))
