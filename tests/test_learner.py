@@ -109,7 +109,8 @@ def test_the_residual_repairs_a_biased_base(potential):
     kept = [e for e in episodes if e.success]
     assert len(chunks) == sum(e.length for e in kept)
     assert chunks.actions.shape == (len(chunks), HORIZON, ACTIONS)
-    assert not chunks.valid[:, EXECUTE:].any()
+    # Later steps carry what the episode went on with.
+    assert np.allclose(chunks.actions[0, EXECUTE:], kept[0].actions[EXECUTE:HORIZON])
     assert not chunks.actions[~chunks.valid].any()
     label = learner.actor.act(*READER({"state": kept[0].observations["state"][:1]}))
     assert np.allclose(chunks.actions[0, :EXECUTE], label[0], atol=1e-6)
@@ -313,11 +314,11 @@ def test_noise_has_its_size_its_share_and_no_memory_over_steps():
     moved = noisy.any(axis=(1, 2))
     assert moved.mean() == pytest.approx(0.8, abs=0.03)
     std = noisy[moved].std(axis=(0, 1))
-    assert std == pytest.approx(0.06 * np.array([1, 1, 2, 1, 1, 3, 3]), rel=0.05)
+    assert std == pytest.approx(0.05 * np.array([1, 1, 1.5, 1, 1, 2, 1.5]), rel=0.05)
     x = noisy[moved][:, :, 0]
     assert abs(np.corrcoef(x[:, 0], x[:, 1])[0, 1]) < 0.06
     double = ExplorationNoise(share=1.0)(chunk, generators(range(4000)), multiplier=2.0)
-    assert double[..., 0].std() == pytest.approx(0.12, rel=0.05)
+    assert double[..., 0].std() == pytest.approx(0.10, rel=0.05)
     per_row = ExplorationNoise(share=1.0)(chunk[:2], generators([5, 5]), [1.0, 3.0])
     assert np.allclose(per_row[1], 3 * per_row[0])
     limit = ExplorationNoise(std=1.0)(np.ones((50, 4, 7)), generators(range(50)))

@@ -173,7 +173,7 @@ def _empty(folder: Path) -> None:
     folder.mkdir()
 
 
-DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut": (_cut, "500 bytes instead of 1000"),
     "changed": (_flip, "has changed"),
     "file missing": (lambda f: (f / "state.json").unlink(), "state.json is missing"),

@@ -88,12 +88,12 @@ def contact(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
 
 def grasped(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
     """1 where both finger pads touch the object."""
-    return predicates.grasped(view, roles[0]).astype(float)
+    return np.asarray(predicates.grasped(view, roles[0]), dtype=float)
 
 
 def released(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
     """1 where no finger pad touches the object."""
-    return predicates.released(view, roles[0]).astype(float)
+    return np.asarray(predicates.released(view, roles[0]), dtype=float)
 
 
 def stable(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
