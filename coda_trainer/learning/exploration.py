@@ -15,21 +15,24 @@ NOISE = (1.0, 1.0, 1.5, 1.0, 1.0, 2.0, 1.5)
 
 @dataclass(frozen=True)
 class ExplorationNoise:
-    """Gaussian noise, independent at every step: noise held over a chunk collapses rollouts.
+    """Gaussian noise on a chunk's actions.
 
     ``std`` in action units, times ``per_dimension``; a chunk gets noise with probability
-    ``share``, the others run as they are.
+    ``share``, the others run as they are. ``held``: share of the variance that stays the same over
+    the chunk, the kind of step that a residual shift takes; the rest is independent.
     """
 
     std: float = 0.05
     share: float = 0.8
+    held: float = 0.5
     per_dimension: tuple[float, ...] = NOISE
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.std) and self.std >= 0 and 0 <= self.share <= 1):
+        shares = 0 <= self.share <= 1 and 0 <= self.held <= 1
+        if not (np.isfinite(self.std) and self.std >= 0 and shares):
             raise ConfigError(
-                f"exploration noise has std={self.std} and share={self.share}.",
-                allowed="std ≥ 0 and share in [0, 1]",
+                f"exploration noise has std={self.std}, share={self.share} and held={self.held}.",
+                allowed="std ≥ 0, share and held in [0, 1]",
             )
 
     def __call__(
@@ -54,7 +57,10 @@ class ExplorationNoise:
         for row, rng in enumerate(rngs):
             # Both are drawn every time, so that what follows in the stream is the same.
             chosen = rng.random() < self.share
-            noise = rng.standard_normal(chunk.shape[1:]) * (std * factor[row])
+            free = rng.standard_normal(chunk.shape[1:])
+            held = rng.standard_normal(chunk.shape[2:])
+            noise = np.sqrt(1 - self.held) * free + np.sqrt(self.held) * held
+            noise *= std * factor[row]
             if chosen:
                 noisy[row] = np.clip(chunk[row] + noise, -1.0, 1.0)
         return noisy

@@ -16,7 +16,7 @@ from coda_trainer.learning.networks import Normaliser, mlp
 from coda_trainer.learning.states import load_states
 
 #: Reach of the residual for (x, y, z, rotation x, rotation y, yaw, gripper), in action units.
-SCALE = (0.2, 0.2, 0.3, 0.1, 0.1, 0.5, 0.5)
+SCALE = (0.15, 0.15, 0.15, 0.02, 0.02, 0.2, 0.3)
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,13 @@ class ResidualConfig:
 
     ``execute``: h, the actions of a chunk that run. ``scale``: s, the most that the residual adds
     to each of the A action dimensions; a loose residual collapses (learner-pilot: s = 0.4 without
-    a warm-up). ``start``: factor on the last layer's first weights, so that training starts at b.
+    a warm-up). ``shift``: one residual for all h actions of a chunk,
+    which leaves the critic A directions to judge in place of h·A. ``start``: factor on the last layer's first weights, so that training starts at b.
     """
 
     execute: int = 4
     scale: tuple[float, ...] = SCALE
+    shift: bool = True
     width: int = 192
     start: float = 0.01
 
@@ -57,8 +59,9 @@ class ResidualActor(nn.Module):
         self.config = config
         self.encoding_size = encoding
         actions = config.execute * len(config.scale)
+        outputs = len(config.scale) if config.shift else actions
         self.normaliser = Normaliser(encoding)
-        self.network = mlp(encoding + actions, actions, config.width, generator)
+        self.network = mlp(encoding + actions, outputs, config.width, generator)
         last = self.network[-1]
         assert isinstance(last, nn.Linear)
         with torch.no_grad():
@@ -69,7 +72,8 @@ class ResidualActor(nn.Module):
     def forward(self, encoding: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
         """``(chunk [B, h, A], tanh(r) [B, h, A])`` for ``encoding [B, E]``, ``base [B, h, A]``."""
         inputs = torch.cat([self.normaliser(encoding), base.flatten(1)], dim=1)
-        lean = torch.tanh(self.network(inputs)).view_as(base)
+        steps = 1 if self.config.shift else base.shape[1]
+        lean = torch.tanh(self.network(inputs)).view(len(base), steps, -1).expand_as(base)
         wanted = base + self.scale * lean
         # The gradient passes the clip: a gripper command lies at ±1 nearly always, and where the
         # first weights happen to push outwards it could never learn to turn round.
