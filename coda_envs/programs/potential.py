@@ -108,6 +108,7 @@ class PotentialProgram(ProgramData):
 
     @property
     def stage_names(self) -> tuple[str, ...]:
+        """Names of the stages in order."""
         return tuple(s.name for s in self.stages)
 
 

@@ -25,8 +25,9 @@ class ResidualConfig:
 
     ``execute``: h, the actions of a chunk that run. ``scale``: s, the most that the residual adds
     to each of the A action dimensions; a loose residual collapses (learner-pilot: s = 0.4 without
-    a warm-up). ``shift``: one residual for all h actions of a chunk,
-    which leaves the critic A directions to judge in place of h·A. ``start``: factor on the last layer's first weights, so that training starts at b.
+    a warm-up). ``shift``: one residual for all h actions of a chunk, which leaves the critic A
+    directions to judge in place of h·A. ``start``: factor on the last layer's first weights, so
+    that training starts at b.
     """
 
     execute: int = 4

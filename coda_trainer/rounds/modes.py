@@ -50,12 +50,7 @@ def remember(context: RoundContext, phase: DiagnosisPhase) -> None:
         except ProgramError as error:
             # No mode can stand for it; the control evaluation is still on record.
             context.report.line(f"no generation program: {error}")
-            context.log(
-                "no program",
-                signature=finding.candidate.signature,
-                verdict=finding.result.verdict,
-                reason=error.problem,
-            )
+            context.log("no program", reason=error.problem, **finding.result.to_dict())
             continue
         edit = omega.edits[0]
         assert isinstance(edit, SampleEdit)
@@ -109,6 +104,10 @@ def select_modes(context: RoundContext) -> list[ActiveMode]:
             if selected is None:
                 continue
             mode = selected
+        elif mode.phi_hash != phi.hash:
+            # Later diagnoses of the mode have refined its potential.
+            mode = mode.replaced(phi_hash=phi.hash)
+            context.memory.save_mode(context.round, mode)
         active.append(ActiveMode(mode, omega, phi, diagnoses))
     return active
 
@@ -244,11 +243,13 @@ def _diagnoses(context: RoundContext, mode: Mode) -> tuple[Diagnosis, ...]:
 
 
 def _omega(context: RoundContext, mode: Mode) -> GenerationProgram:
-    """The mode's generation program: kept, or the last one compiled, at the mode's magnitude."""
-    rows = [
-        row
-        for row in context.memory.records("programs", mode_id=mode.id)
-        if PROGRAMS[row["program"]] is GenerationProgram
-    ]
-    program = GenerationProgram.parse(rows[-1]["data"], "generation program")
+    """The mode's generation program at the mode's magnitude: the one its probes were made with,
+    or, before it was selected, the last one compiled."""
+    if mode.omega_hash:
+        program = context.memory.program(mode.omega_hash)
+        assert isinstance(program, GenerationProgram)
+    else:
+        rows = context.memory.records("programs", mode_id=mode.id)
+        compiled = [r for r in rows if PROGRAMS[r["program"]] is GenerationProgram]
+        program = GenerationProgram.parse(compiled[-1]["data"], "generation program")
     return program.model_copy(update={"magnitude": mode.magnitude})
