@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := coda_envs coda_trainer task_families tests
+SOURCES := coda_envs coda_trainer task_families tests benchmarks examples
 # One thread a process: the processes share the cores, the numbers stay the same on any machine.
 export OMP_NUM_THREADS ?= 1
 

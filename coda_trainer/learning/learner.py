@@ -38,8 +38,7 @@ class LearnerConfig:
     ``discount``: γ per environment step; 0.9924 is .97 over a chunk of four. ``tau``: pace of the
     target networks. ``smoothing``: standard deviation of the noise on the target actor's chunk.
     ``actor_every``: critic updates for each of the actor's. ``anchor``: weight of the residual's
-    size in the actor's loss; at 0.3 the first blocks lose half of the success before the critic
-    corrects the actor, at 1 they do not (pick-place, one seed).
+    size in the actor's loss.
     """
 
     residual: ResidualConfig = field(default_factory=ResidualConfig)
@@ -53,7 +52,7 @@ class LearnerConfig:
     members: int = 2
     width: int = 192
     smoothing: float = 0.04
-    anchor: float = 1.0
+    anchor: float = 0.3
     actor_every: int = 2
     observed_returns: bool = True
 
