@@ -50,7 +50,7 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
     (1 = 0.5 rad, table frame), gripper (-1 open, +1 close). Values beyond the bounds act like the
     bound; NaN, infinity and other shapes raise ``ValueError`` and change nothing.
 
-    Observation: a flat Dict. ``state``: ``proprio [8]``, ``objects [6, 21]``, ``instruction
+    Observation: a flat Dict. ``state``: ``proprio [8]``, ``objects [126]``, ``instruction
     [128]``. ``rgb``: ``proprio``, ``agentview`` and ``wrist`` (upright uint8), ``instruction``.
     ``rgb+state``: all of these. ``privileged``: ``state`` plus ``features [F]``, which name the
     roles. See :mod:`coda_envs.sensing` for columns and units.
@@ -325,7 +325,8 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
     def _observation(self) -> Obs:
         obs: Obs = {"proprio": self._sensor.proprio(self._reading)}
         if self.obs_mode != "rgb":
-            obs["objects"] = self._sensor.objects(self._reading, self._order)
+            # Flat, as SB3 wants vectors; object_table() gives the rows back.
+            obs["objects"] = self._sensor.objects(self._reading, self._order).ravel()
         obs["instruction"] = self._instruction.copy()
         if self.obs_mode in ("rgb", "rgb+state"):
             for camera in ("agentview", "wrist"):
@@ -355,7 +356,7 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
 
         parts: dict[str, spaces.Space[Any]] = {"proprio": within(PROPRIO_BOUND)}
         if self.obs_mode != "rgb":
-            parts["objects"] = within(np.tile(SLOT_BOUND, (N_SLOTS, 1)))
+            parts["objects"] = within(np.tile(SLOT_BOUND, N_SLOTS))
         parts["instruction"] = spaces.Box(0, 255, (INSTRUCTION_BYTES,), np.uint8)
         if self.obs_mode in ("rgb", "rgb+state"):
             for camera in ("agentview", "wrist"):

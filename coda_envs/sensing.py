@@ -77,6 +77,12 @@ def _turn(w: float, x: float, y: float, z: float) -> tuple[float, float, float]:
     return x * scale, y * scale, z * scale
 
 
+def object_table(objects: np.ndarray) -> np.ndarray:
+    """The ``objects`` observation ``[..., N_SLOTS · D]`` as rows ``[..., N_SLOTS, D]`` of
+    :data:`SLOT_COLUMNS`."""
+    return objects.reshape(*objects.shape[:-1], N_SLOTS, len(SLOT_COLUMNS))
+
+
 class Reading(NamedTuple):
     """One state as MuJoCo knows it, copied out of its arrays once for all that is made of it.
 

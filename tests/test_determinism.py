@@ -14,6 +14,7 @@ from env_cases import FAMILY, make, place, same, scene
 
 from coda_envs.env import ManipulationEnv
 from coda_envs.errors import SceneError
+from coda_envs.sensing import object_table
 
 
 def playback(env: ManipulationEnv, seed: int, steps: int = 25) -> Iterator[object]:
@@ -203,7 +204,7 @@ def test_slots_follow_the_seed_and_do_not_give_the_target_away() -> None:
     for seed in range(40):
         obs, _ = env.reset(seed=seed)
         assert same(env.reset(seed=seed)[0], obs)
-        rows = obs["objects"]
+        rows = object_table(obs["objects"])
         red = np.flatnonzero((rows[:, 17] > 0.8) & (rows[:, 20] == 1.0))
         assert len(red) == 1
         slots.add(int(red[0]))

@@ -17,7 +17,7 @@ from scipy.spatial.transform import Rotation
 from coda_envs.arena import COLORS, SHAPES
 from coda_envs.env import ManipulationEnv
 from coda_envs.errors import ConfigError, PluginError, RunError
-from coda_envs.sensing import N_SLOTS, SLOT_COLUMNS
+from coda_envs.sensing import N_SLOTS, SLOT_COLUMNS, object_table
 from coda_trainer.backbone import ChunkBatch, EncodingBackbone, ObsBatch, TrainableBackbone
 from coda_trainer.learning.behaviour_cloning import take_chunks, train_backbone
 from coda_trainer.policies.flow_chunk import FlowChunk
@@ -76,7 +76,7 @@ def world(
         slots.append(int(np.flatnonzero(order == 0)[0]))
     obs = {
         "proprio": np.array(proprio, dtype=np.float32),
-        "objects": np.array(objects),
+        "objects": np.array(objects).reshape(count, -1),
         "instruction": np.array(words),
     }
     valid = np.ones((count, 8), dtype=bool)
@@ -269,9 +269,10 @@ def test_a_dimension_that_never_moved_stays_still_and_finite() -> None:
 def test_the_order_of_the_slots_does_not_matter_nor_what_empty_ones_hold() -> None:
     backbone, obs = trained(), world(10, seed=2)[0].obs
     before = backbone.sample(obs, seed=0)
-    shuffled = obs["objects"][:, np.random.default_rng(0).permutation(N_SLOTS)].copy()
+    order = np.random.default_rng(0).permutation(N_SLOTS)
+    shuffled = object_table(obs["objects"])[:, order].copy()
     shuffled[shuffled[..., 20] == 0, :20] = 0.7
-    after = backbone.sample(with_rows(obs, objects=shuffled), seed=0)
+    after = backbone.sample(with_rows(obs, objects=shuffled.reshape(10, -1)), seed=0)
     np.testing.assert_allclose(before, after, atol=1e-4)
 
 
@@ -283,7 +284,7 @@ def test_the_instruction_decides_which_object_is_reached_for() -> None:
     sideways = []
     for name in ("red bar", "green cylinder", "red object", "cylinder"):
         words = text(f"put the {name} on the plate")[None]
-        obs = {"proprio": hand, "objects": rows[None], "instruction": words}
+        obs = {"proprio": hand, "objects": rows.reshape(1, -1), "instruction": words}
         sideways.append(backbone.sample(obs, n=8, seed=0)[..., 1].mean())
     np.testing.assert_allclose(sideways, [-0.4, 0.4, -0.4, 0.4], atol=0.15)
 
@@ -296,8 +297,9 @@ def test_pairs_of_words_never_seen_together_still_find_their_object(
     backbone = trained()
     chunks = backbone.sample(batch.obs, seed=0)[:, 0]
     reach = chunks[:, :4, :2].mean(1) / 2 + batch.obs["proprio"][:, :2]
-    places = batch.obs["objects"][..., :2].copy()
-    places[batch.obs["objects"][..., 20] == 0] = np.inf
+    rows = object_table(batch.obs["objects"])
+    places = rows[..., :2].copy()
+    places[rows[..., 20] == 0] = np.inf
     nearest = np.linalg.norm(places - reach[:, None], axis=-1).argmin(1)
     assert (nearest == slots).mean() > 0.9
 
@@ -309,7 +311,7 @@ def test_an_untrained_reader_already_points_at_what_the_family_names() -> None:
     for seed in range(12):
         scene = env.family.sample(np.random.default_rng(seed), "generator", "ood")
         obs, _ = env.reset(seed=seed, options={"scene": scene})
-        objects = obs["objects"]
+        objects = object_table(obs["objects"])
         counts = torch.from_numpy(count_words(obs["instruction"][None]))
         with torch.inference_mode():
             match = backbone.module.reader.match(torch.from_numpy(objects[None]), counts)[0].numpy()

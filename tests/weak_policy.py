@@ -21,7 +21,7 @@ import numpy as np
 from coda_envs.arena import COLORS, SHAPES
 from coda_envs.family import get_family
 from coda_envs.instruction import decode_instruction
-from coda_envs.sensing import SLOT_COLUMNS
+from coda_envs.sensing import SLOT_COLUMNS, object_table
 from coda_trainer.backbone import BackboneSpec, ChunkBatch, ObsBatch
 
 FAMILY = get_family("pick-place")
@@ -56,7 +56,9 @@ class WeakPolicy:
         actions = np.stack(
             [
                 self._act(*row)
-                for row in zip(obs["proprio"], obs["objects"], obs["instruction"], strict=True)
+                for row in zip(
+                    obs["proprio"], object_table(obs["objects"]), obs["instruction"], strict=True
+                )
             ]
         )
         return np.tile(actions[:, None, None], (1, n, self.spec.horizon, 1)).astype(np.float32)

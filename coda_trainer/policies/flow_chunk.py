@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from coda_envs.errors import ConfigError, PluginError, RunError
-from coda_envs.sensing import PROPRIO, SLOT_COLUMNS
+from coda_envs.sensing import N_SLOTS, PROPRIO, SLOT_COLUMNS, object_table
 from coda_trainer.backbone import BackboneSpec, ChunkBatch, ObsBatch
 from coda_trainer.policies.language import count_words
 from coda_trainer.policies.scaling import Scaling
@@ -199,11 +199,11 @@ class FlowChunk(TorchBackbone):
         proprio, objects = _array(obs, "proprio"), _array(obs, "objects")
         instruction = _array(obs, "instruction")
         _check_shape("proprio", proprio, (len(PROPRIO),))
-        _check_shape("objects", objects, (None, len(SLOT_COLUMNS)))
+        _check_shape("objects", objects, (N_SLOTS * len(SLOT_COLUMNS),))
         _check_shape("instruction", instruction, (None,))
         return (
             torch.as_tensor(proprio, dtype=torch.float32),
-            torch.as_tensor(objects, dtype=torch.float32),
+            torch.as_tensor(object_table(objects), dtype=torch.float32),
             torch.from_numpy(count_words(instruction)),
         )
 
