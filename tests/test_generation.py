@@ -84,6 +84,16 @@ def test_an_applied_program_changes_its_own_paths_only_and_stays_in_range(
     assert SPACE.check(after.values) == dict(after.values)
 
 
+def test_what_one_edit_takes_away_and_another_brings_back_is_as_it_was() -> None:
+    before = next(s for s in map(scene, range(50)) if s.values["task.distractors"] == 1)
+    away = {"edit": "sample", "factor": "task.distractors", "choices": [0]}
+    outcome = apply_program(
+        program(away, {**away, "choices": [1]}), before, np.random.default_rng(0)
+    )
+    assert isinstance(outcome, AppliedEdit)
+    assert outcome.scene.id == before.id
+
+
 @given(
     st.sampled_from([p for p in NUMBERS if SPACE[p].when is None]),
     st.integers(0, 10),

@@ -77,7 +77,9 @@ def apply_program(
     gone = draft.edited - draft.values.keys()
     if gone:
         return GuardNotMet(f"{min(gone)} does not exist in the edited scene")
-    return AppliedEdit(draft.scene, tuple(sorted(draft.edited)))
+    # What an edit took away and a later one brought back is as it was, unless it was edited too.
+    own = {p: v for p, v in scene.values.items() if p in draft.values and p not in draft.edited}
+    return AppliedEdit(draft.scene.edit_many(own), tuple(sorted(draft.edited)))
 
 
 @dataclass
