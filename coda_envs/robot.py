@@ -249,12 +249,15 @@ _LOWER, _UPPER = np.array([link[3] for link in _LINKS]).T.copy()
 
 @dataclass
 class Controller:
-    """Turns delta-pose actions into joint targets: two damped-least-squares steps an action.
+    """Turns delta-pose actions into joint targets: ``steps`` damped-least-squares steps an action.
 
     The end-effector target is integrated from the actions and clamped to lead the gripper by at
-    most ``LEAD``. State: ``position [3]`` (m), ``quat [4]`` (w, x, y, z), ``joints [7]`` (rad).
+    most ``LEAD``. What a step leaves open the next action's takes up.
+
+    State: ``position [3]`` (m), ``quat [4]`` (w, x, y, z), ``joints [7]`` (rad).
     """
 
+    steps: int = 2
     position: np.ndarray = field(default_factory=lambda: np.zeros(3))
     quat: np.ndarray = field(default_factory=lambda: np.array([1.0, 0, 0, 0]))
     joints: np.ndarray = field(default_factory=lambda: np.array(HOME))
@@ -306,8 +309,8 @@ class Controller:
             mujoco.mju_mulQuat(turned, self._quat, self.quat)
             self.quat = self._limited(turned, at_quat)
         self._angles[:] = self.joints
-        self._descend()
-        self._descend()
+        for _ in range(self.steps):
+            self._descend()
         self.joints = self._angles.copy()
         return self.joints
 
