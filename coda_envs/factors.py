@@ -99,7 +99,11 @@ class ContinuousFactor(_Base):
         low, high = self.generator
         allowed = f"a number from {low:g} to {high:g} ({self.unit})"
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise SceneError(f"{self.path} is {short(value)}, not a number.", allowed=allowed)
+            raise SceneError(
+                f"{self.path} is {short(value)}, not a number.",
+                allowed=allowed,
+                remedy=f"set {self.path} to a number in that range",
+            )
         # NaN and whole numbers beyond a float's reach fail this comparison too.
         if not low - 1e-9 <= value <= high + 1e-9:
             raise SceneError(

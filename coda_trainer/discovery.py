@@ -115,7 +115,8 @@ def load_plugin(path: Path) -> ModuleType:
     # Registered first, as an import does, so that dataclasses in the file find their module.
     sys.modules[name] = module
     try:
-        with _guarded(f"the plugin file {path} does not load"):
+        remedy = "install what it imports, or correct the file"
+        with _guarded(f"the plugin file {path} does not load", remedy):
             spec.loader.exec_module(module)
     except PluginError:
         del sys.modules[name]
@@ -175,7 +176,7 @@ def _from_file(path: Path, attribute: str) -> BackboneFactory:
 def _attribute(target: str, label: str) -> BackboneFactory:
     """The object that ``module:Class`` names."""
     module_name, _, attribute = target.partition(":")
-    with _guarded(f"{label} does not load"):
+    with _guarded(f"{label} does not load", f"check that `import {module_name}` works"):
         module = importlib.import_module(module_name)
     return _named(module, attribute, module_name, vars(module))
 
