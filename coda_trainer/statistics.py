@@ -1,4 +1,4 @@
-"""The intervals that success rates carry (design.md §13)."""
+"""The intervals that success rates carry."""
 
 from __future__ import annotations
 

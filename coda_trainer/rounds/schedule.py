@@ -23,7 +23,7 @@ from coda_trainer.memory.progress import PRIOR, Measurement
 
 #: The name of scenes that are drawn from the whole generator range (``Episode.source``).
 WIDE = "wide"
-#: At least half of every round stays wide (design.md §14).
+#: At least half of every round stays wide.
 MIN_WIDE_SHARE = 0.5
 
 
