@@ -24,10 +24,9 @@ class ResidualConfig:
     """Shape and reach of a residual actor.
 
     ``execute``: h, the actions of a chunk that run. ``scale``: s, the most that the residual adds
-    to each of the A action dimensions; a loose residual collapses
-    (docs/learning.md). ``shift``: one residual for all h actions of a chunk, which leaves the critic A
-    directions to judge in place of h·A. ``start``: factor on the last layer's first weights, so
-    that training starts at b.
+    to each of the A action dimensions; a loose residual collapses (docs/learning.md). ``shift``:
+    one residual for all h actions of a chunk, which leaves the critic A directions to judge in
+    place of h·A. ``start``: factor on the last layer's first weights, so that training starts at b.
     """
 
     execute: int = 4
