@@ -71,6 +71,8 @@ def test_transitions_agree_with_a_loop_over_the_episode(shape, seed):
             k += 1
         assert batch.steps[i] == k
         assert batch.reward[i] == pytest.approx(reward)
+        later = (GAMMA**n * float(r) for n, r in enumerate(e.rewards[t:]))
+        assert batch.observed[i] == pytest.approx(sum(later))
         assert np.array_equal(batch.chunk[i], chunk)
         assert np.array_equal(batch.valid[i], valid)
         assert batch.terminated[i] == (e.terminated and t + k == e.length)
