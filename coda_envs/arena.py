@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import math
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import mujoco
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from coda_envs import robot
 from coda_envs.errors import SceneError
 from coda_envs.family import get_family
+from coda_envs.props import COLORS, LOW_FRICTION, Body, Entity, Geom, Prop
 from coda_envs.scene import Scene
 
 #: Half size of the table's top (m); an object beyond it counts as off the table.
@@ -23,154 +25,99 @@ TABLE_X = 0.03
 #: Height and width of the largest picture (pixels).
 OFFSCREEN = (960, 1280)
 
-#: Thickness of a tray's walls (m).
-WALL = 0.010
-
-COLORS: dict[str, tuple[float, float, float]] = {
-    "red": (0.85, 0.15, 0.14),
-    "green": (0.20, 0.62, 0.25),
-    "blue": (0.16, 0.35, 0.80),
-    "yellow": (0.93, 0.79, 0.18),
-    "purple": (0.52, 0.25, 0.66),
-    "orange": (0.94, 0.50, 0.13),
-    "white": (0.93, 0.93, 0.90),
-    "gray": (0.52, 0.54, 0.56),
-    "black": (0.16, 0.16, 0.18),
-}
-SHAPES = ("cube", "bar", "cylinder", "plate", "tray")
-
 # Without a handler MuJoCo prints its warnings on standard output and starts a MUJOCO_LOG.TXT in the
 # working directory.
 if mujoco.get_mju_user_warning() is None:
     mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)
 
-# The lowest sliding friction any pair can have: MuJoCo takes the larger of the two, so the table
-# stays low and the object's own value decides.
-_LOW_FRICTION = (0.3, 0.005, 0.0001)
+_GEOMS = {
+    "box": mujoco.mjtGeom.mjGEOM_BOX,
+    "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER,
+    "sphere": mujoco.mjtGeom.mjGEOM_SPHERE,
+}
+_JOINTS = {"slide": mujoco.mjtJoint.mjJNT_SLIDE, "hinge": mujoco.mjtJoint.mjJNT_HINGE}
 
 
-@dataclass(frozen=True)
-class Entity:
-    """What sensing needs to know of one object: its looks, and the constant feature columns."""
-
-    role: str
-    shape: str
-    color: str
-    half: tuple[float, float, float]
-    free: bool
-    yaw_period: float = 0.0
-    inner: float = 0.0
-    surface_z: float = 0.0
+def geom_friction(sliding: float) -> tuple[float, float, float]:
+    """MuJoCo's three friction numbers: sliding, torsional (m), rolling (m)."""
+    return (sliding, 0.005, 0.0001)
 
 
-@dataclass
-class SceneBuilder:
-    """What a family's ``build`` calls: adds objects to the spec and remembers their entities."""
+def geom_name(body: Body, index: int) -> str:
+    """Name of a body's shape: the body's own for the first, numbered after that."""
+    return body.name if index == 0 else f"{body.name}_{index}"
 
-    spec: mujoco.MjSpec
-    entities: list[Entity] = field(default_factory=list)
 
-    def add_object(
-        self,
-        role: str,
-        shape: str,
-        half: tuple[float, float, float],
-        xy: tuple[float, float],
-        yaw: float,
-        mass: float,
-        friction: float,
-        color: str,
-    ) -> None:
-        """A free object that stands on the table: ``cube``, ``bar`` (boxes) or ``cylinder``.
-
-        ``half``: half extents (m); ``yaw``: turn about the vertical (rad); ``friction``: sliding.
-        """
-        body = self.spec.worldbody.add_body(
-            name=role, pos=(*xy, half[2]), quat=(math.cos(yaw / 2), 0, 0, math.sin(yaw / 2))
+def _add_body(parent: mujoco.MjsBody, body: Body) -> None:
+    """Add a body, its shapes, its joint and its children to the spec."""
+    made = parent.add_body(
+        name=body.name,
+        pos=body.pos,
+        quat=body.quat,
+        mass=body.mass,
+        ipos=body.com,
+        inertia=body.inertia,
+    )
+    # The compiler must derive nothing from the shapes, so that it need not run for a new scene.
+    made.explicitinertial = True
+    joint = body.joint
+    if joint is not None and joint.kind == "free":
+        made.add_freejoint(name=body.name)
+    elif joint is not None:
+        made.add_joint(
+            name=body.name,
+            type=_JOINTS[joint.kind],
+            axis=joint.axis,
+            range=(0.0, joint.travel),
+            damping=joint.damping,
+            frictionloss=joint.friction,
         )
-        body.add_freejoint(name=role)
-        round_ = shape == "cylinder"
-        body.add_geom(
-            name=role,
-            type=mujoco.mjtGeom.mjGEOM_CYLINDER if round_ else mujoco.mjtGeom.mjGEOM_BOX,
-            size=(half[0], half[2], 0) if round_ else half,
-            mass=mass,
-            friction=(friction, 0.005, 0.0001),
-            contype=robot.WORLD_BITS[0],
-            conaffinity=robot.WORLD_BITS[1],
-            rgba=(*COLORS[color], 1.0),
-        )
-        period = 0.0 if round_ else (math.pi / 2 if shape == "cube" else math.pi)
-        self.entities.append(Entity(role, shape, color, half, free=True, yaw_period=period))
+    for index, geom in enumerate(body.geoms):
+        _add_geom(made, geom_name(body, index), geom)
+    for child in body.children:
+        _add_body(made, child)
 
-    def add_plate(self, role: str, radius: float, xy: tuple[float, float], color: str) -> None:
-        """A flat disc fixed to the table, 1 cm high; ``radius`` in metres."""
-        half_z = 0.005
-        body = self.spec.worldbody.add_body(name=role, pos=(*xy, half_z))
-        disc = mujoco.mjtGeom.mjGEOM_CYLINDER
-        self._fixed(body, role, disc, (0, 0, 0), (radius, half_z, 0), color)
-        self.entities.append(
-            Entity(
-                role, "plate", color, (radius, radius, half_z), free=False,
-                inner=radius, surface_z=2 * half_z,
-            )
-        )  # fmt: skip
 
-    def add_tray(
-        self, role: str, half: float, rim: float, xy: tuple[float, float], color: str
-    ) -> None:
-        """A square tray fixed to the table; ``half``: its half width, ``rim``: its walls' height
-        (m)."""
-        floor, wall = 0.004, WALL / 2
-        half_z = (2 * floor + rim) / 2
-        box = mujoco.mjtGeom.mjGEOM_BOX
-        body = self.spec.worldbody.add_body(name=role, pos=(*xy, half_z))
-        self._fixed(body, role, box, (0, 0, floor - half_z), (half, half, floor), color)
-        for i, (x, y) in enumerate(((1, 0), (-1, 0), (0, 1), (0, -1))):
-            size = (wall if x else half, wall if y else half, half_z)
-            at = (x * (half - wall), y * (half - wall), 0.0)
-            self._fixed(body, f"{role}_wall{i}", box, at, size, color)
-        self.entities.append(
-            Entity(
-                role, "tray", color, (half, half, half_z), free=False,
-                inner=half - WALL, surface_z=2 * floor,
-            )
-        )  # fmt: skip
-
-    def _fixed(
-        self,
-        body: mujoco.MjsBody,
-        name: str,
-        kind: mujoco.mjtGeom,
-        at: tuple[float, ...],
-        size: tuple[float, ...],
-        color: str,
-    ) -> None:
-        body.add_geom(
-            name=name,
-            type=kind,
-            pos=at,
-            size=size,
-            friction=_LOW_FRICTION,
-            contype=robot.WORLD_BITS[0],
-            conaffinity=robot.WORLD_BITS[1],
-            rgba=(*COLORS[color], 1.0),
-        )
+def _add_geom(body: mujoco.MjsBody, name: str, geom: Geom) -> None:
+    bits = robot.WORLD_BITS if geom.collides else (0, 0)
+    body.add_geom(
+        name=name,
+        type=_GEOMS[geom.kind],
+        pos=geom.pos,
+        quat=geom.quat,
+        size=geom.size,
+        friction=geom_friction(geom.friction),
+        contype=bits[0],
+        conaffinity=bits[1],
+        rgba=(*COLORS[geom.color], 1.0),
+    )
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A scene's model and the entities in it, in the order the family added them."""
+    """A scene's model, what it was made from, and its entities in the order the family gave them.
+
+    ``start``: where the joints of the scene's things begin, as (qpos address, m or rad).
+    """
 
     scene: Scene
     model: mujoco.MjModel
+    props: tuple[Prop, ...]
     entities: tuple[Entity, ...]
+    start: tuple[tuple[int, float], ...]
+
+    def reset(self, data: mujoco.MjData) -> None:
+        """Bring ``data`` to the start of an episode: the arm at home, open hand, joints in place."""
+        mujoco.mj_resetData(self.model, data)
+        for address, position in self.start:
+            data.qpos[address] = position
+        data.ctrl[:7], data.ctrl[7] = robot.HOME, robot.FINGER
 
 
-def build_spec(scene: Scene) -> SceneBuilder:
-    """The scene's spec before it is compiled, with table, cameras, robot and objects."""
+def build_spec(family: str, props: Sequence[Prop]) -> mujoco.MjSpec:
+    """The spec before it is compiled, with table, cameras, robot and the scene's things."""
     spec = mujoco.MjSpec()
-    spec.modelname = scene.family
+    spec.modelname = family
     robot.configure(spec)
     # Fixed, so that moving one object changes nothing that is derived from all of them.
     spec.stat.center = (0.0, 0.0, 0.1)
@@ -199,7 +146,7 @@ def build_spec(scene: Scene) -> SceneBuilder:
         type=mujoco.mjtGeom.mjGEOM_PLANE,
         pos=(TABLE_X, 0, 0),
         size=(*TABLE, 0.1),
-        friction=_LOW_FRICTION,
+        friction=geom_friction(LOW_FRICTION),
         contype=robot.WORLD_BITS[0],
         conaffinity=robot.WORLD_BITS[1],
         rgba=(0.80, 0.72, 0.60, 1.0),
@@ -215,19 +162,33 @@ def build_spec(scene: Scene) -> SceneBuilder:
     )
     _camera(world, "agentview", eye=(-0.40, -0.62, 0.66), at=(0.0, 0.0, 0.06), fovy=50.0)
     robot.add_robot(spec)
-    builder = SceneBuilder(spec)
-    get_family(scene.family).build(builder, scene)
-    return builder
+    for prop in props:
+        _add_body(world, prop.body)
+    return spec
 
 
 def compile_scene(scene: Scene) -> Compiled:
     """Compile a scene. Raises :class:`SceneError` with MuJoCo's reason where it does not build."""
-    builder = build_spec(scene)
+    props = tuple(get_family(scene.family).props(scene))
     try:
-        model = builder.spec.compile()
+        model = build_spec(scene.family, props).compile()
     except ValueError as error:
         raise SceneError(f"scene {scene.id[:8]} does not compile: {error}") from error
-    return Compiled(scene, model, tuple(builder.entities))
+    entities = tuple(entity for prop in props for entity in prop.entities)
+    return Compiled(scene, model, props, entities, start_positions(model, props))
+
+
+def start_positions(
+    model: mujoco.MjModel, props: Sequence[Prop]
+) -> tuple[tuple[int, float], ...]:
+    """(qpos address, position) of every joint that has a place at the start of an episode."""
+    places = dict(zip(robot.ARM_JOINTS, robot.HOME, strict=True))
+    places |= {f"{side}_slide": robot.FINGER for side in ("left", "right")}
+    for prop in props:
+        for body in prop.body.walk():
+            if body.joint is not None and body.joint.kind != "free":
+                places[body.name] = body.joint.start
+    return tuple((int(model.joint(name).qposadr[0]), at) for name, at in places.items())
 
 
 #: MuJoCo's warnings of numbers that are not finite or far too large.
@@ -299,4 +260,7 @@ def constant_columns(entity: Entity) -> dict[str, float]:
         "yaw_period": entity.yaw_period,
         "inner": entity.inner,
         "surface_z": entity.surface_z,
+        "inner_y": entity.inner_y,
+        "depth": entity.depth,
+        "travel": entity.travel,
     }

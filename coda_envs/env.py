@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, SupportsFloat
 
@@ -14,29 +13,29 @@ import numpy as np
 from gymnasium import spaces
 
 from coda_envs import robot
-from coda_envs.arena import OFFSCREEN, TABLE, TABLE_X, CompileCache, diverged
+from coda_envs.actions import checked_action
+from coda_envs.arena import TABLE, TABLE_X, CompileCache, diverged
+from coda_envs.cameras import Cameras, check_size, checked_channels
 from coda_envs.errors import SceneError, suggest
-from coda_envs.factors import RangeName
+from coda_envs.factor import RangeName
 from coda_envs.family import get_family
-from coda_envs.instruction import INSTRUCTION_BYTES, encode_instruction
+from coda_envs.instruction import encode_instruction
+from coda_envs.observations import OBS_MODES, WITH_IMAGES, Obs, ObsMode, observation_space
 from coda_envs.programs.potential import PotentialProgram
-from coda_envs.rendering import OffscreenRenderer
+from coda_envs.rendering import Channel
 from coda_envs.scene import Scene
 from coda_envs.scene_source import make_source
 from coda_envs.sensing import (
     FEATURE_BOUND,
     N_SLOTS,
-    PROPRIO_BOUND,
-    SLOT_BOUND,
     Sensor,
 )
 from coda_envs.text2potential.evaluate import Potential, compile_potential
 from coda_envs.text2potential.wrapper import shaping
+from coda_envs.viewer import Window, display_expected
 
-ObsMode = Literal["state", "rgb", "rgb+state", "privileged"]
 RewardMode = Literal["sparse", "shaped"]
 
-OBS_MODES = ("state", "rgb", "rgb+state", "privileged")
 CONTROL_HZ = (10, 20)
 #: Inverse-kinematics steps an action. At 20 Hz one leaves the joint targets 0.8 mm short in the
 #: mean; the arm is further behind them than that when the next action comes, and the expert
@@ -44,7 +43,9 @@ CONTROL_HZ = (10, 20)
 IK_STEPS = {10: 2, 20: 1}
 #: Physics steps between two joint targets.
 _BLOCK = 5
-Obs = dict[str, np.ndarray]
+
+# Where gym.Env keeps its generator.
+_GENERATOR = ("_np_random", "_np_random_seed")
 
 
 class ManipulationEnv(gym.Env[Obs, np.ndarray]):
@@ -55,16 +56,21 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
     bound; NaN, infinity and other shapes raise ``ValueError`` and change nothing.
 
     Observation: a flat Dict. ``state``: ``proprio [8]``, ``objects [126]``, ``instruction
-    [128]``. ``rgb``: ``proprio``, ``agentview`` and ``wrist`` (upright uint8), ``instruction``.
+    [128]``. ``rgb``: ``proprio``, ``agentview`` and ``wrist`` (upright uint8; ``image_channels``
+    adds distances and labels, see :func:`coda_envs.cameras.image_spaces`), ``instruction``.
     ``rgb+state``: all of these. ``privileged``: ``state`` plus ``features [F]``, which name the
     roles. See :mod:`coda_envs.sensing` for columns and units.
 
     Reward: 1 where the verifier holds, else 0 (``sparse``); ``shaped`` adds γΦ(s') − Φ(s).
     ``terminated``: the verifier holds, or a declared failure (``info["failure"]``).
     ``truncated``: the step limit, nothing else.
+
+    An environment can be pickled and copied, in mid-episode too; changes to its ``model`` do not
+    go along.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012 as in gym.Env
+    #: Where there is no display, an instance's own metadata leave out ``human``.
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 20}  # noqa: RUF012 as in gym
 
     def __init__(
         self,
@@ -82,9 +88,11 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         control_hz: int = 20,
         max_steps: int | None = None,
         image_size: int = 128,
+        image_channels: Sequence[Channel] = ("rgb",),
         render_mode: str | None = None,
         render_size: tuple[int, int] = (480, 640),
     ) -> None:
+        self._options = {name: value for name, value in locals().items() if name != "self"}
         self.family = get_family(family)
         _one_of("obs_mode", obs_mode, OBS_MODES)
         _one_of("reward_mode", reward_mode, ("sparse", "shaped"))
@@ -93,14 +101,9 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         _one_of("render_mode", render_mode, (None, *self.metadata["render_modes"]))
         if max_steps is not None and max_steps < 1:
             raise SceneError(f"max_steps is {max_steps}.", allowed="a whole number of at least 1")
-        if not 16 <= image_size <= 960:
-            raise SceneError(f"image_size is {image_size}.", allowed="16 to 960 pixels")
+        check_size("image_size", image_size, image_size)
         height, width = render_size
-        if not (16 <= height <= OFFSCREEN[0] and 16 <= width <= OFFSCREEN[1]):
-            raise SceneError(
-                f"render_size is {height} × {width}.",
-                allowed=f"height and width from 16 to {OFFSCREEN[0]} × {OFFSCREEN[1]} pixels",
-            )
+        check_size("render_size", height, width)
         self.source = make_source(
             self.family, scene=scene, suite=suite, library=library, within=within
         )
@@ -111,6 +114,7 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         self.render_mode = render_mode
         self.render_size = (height, width)
         self.image_size = image_size
+        self.image_channels = checked_channels(image_channels)
         self.max_steps = max_steps or round(self.family.max_seconds * control_hz)
         self.potential: Potential | None = None
         if reward_mode == "shaped":
@@ -118,15 +122,19 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         elif potential is not None:
             raise SceneError("potential= is set, but reward_mode is 'sparse'.",
                              remedy="pass reward_mode='shaped'")  # fmt: skip
-        self.metadata = {**self.metadata, "render_fps": control_hz}
+        modes = self.metadata["render_modes"] if display_expected() else ["rgb_array"]
+        self.metadata = {"render_modes": modes, "render_fps": control_hz}
         blocks = round(1.0 / control_hz / robot.TIMESTEP) // _BLOCK
         # Shares of the way to the new joint targets, one a block of physics steps: [blocks, 1].
         self._ramp = np.arange(1, blocks + 1)[:, None] / blocks
         self.action_space = spaces.Box(-1.0, 1.0, (7,), np.float32)
-        self.observation_space = self._observation_space()  # type: ignore[assignment]
+        self.observation_space = observation_space(  # type: ignore[assignment]
+            obs_mode, self.family.schema.size, image_size, self.image_channels
+        )
         self._cache = CompileCache()
         self._controller = robot.Controller(steps=IK_STEPS[control_hz])
-        self._renderer: OffscreenRenderer | None = None
+        self._cameras = Cameras()
+        self._window = Window(control_hz)
         self._targets = np.array(robot.HOME)
         self._command = -1.0
         self._steps = 0
@@ -156,22 +164,20 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
             scene = self.source.draw(self.np_random)
         self._load(scene)
         self._order = self.np_random.permutation(N_SLOTS)
-        mujoco.mj_resetData(self.model, self.data)
-        self.data.qpos[self._arm] = robot.HOME
-        self.data.qpos[self._fingers] = robot.FINGER
+        self._compiled.reset(self.data)
         self._controller.reset(np.array(robot.HOME))
         self._targets = np.array(robot.HOME)
-        self.data.ctrl[:7] = robot.HOME
-        self.data.ctrl[7] = robot.FINGER
         self._command = -1.0
         self._steps = 0
         self.failure = ""
         self._read()
+        if self.render_mode == "human":
+            self.render()
         return self._observation(), self._info()
 
     def step(self, action: np.ndarray) -> tuple[Obs, SupportsFloat, bool, bool, dict[str, Any]]:
         """One control step: 1/control_hz seconds of physics."""
-        clipped = self._checked_action(action)
+        clipped = checked_action(action)
         before = 0.0 if self.potential is None else float(self.potential(self.features))
         self._simulate(clipped)
         self._steps += 1
@@ -182,19 +188,28 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         if self.potential is not None:
             after = self.potential(self.features)
             reward += float(shaping(before, after, self.gamma, 1, terminated))
+        if self.render_mode == "human":
+            self.render()
         return self._observation(), reward, terminated, truncated, self._info()
 
     def render(self) -> np.ndarray | None:
-        """The agentview as ``[480, 640, 3]`` uint8 for ``render_mode="rgb_array"``, else None."""
-        if self.render_mode is None:
-            return None
-        return self.picture("agentview", *self.render_size)
+        """The agentview as ``[480, 640, 3]`` uint8 for ``render_mode="rgb_array"``, else None.
+
+        ``human`` shows the state in a window; ``reset`` and ``step`` then do so by themselves.
+        Raises :class:`coda_envs.errors.CodaError` where no window can be opened.
+        """
+        if self.render_mode == "human":
+            self._window.show(self.scene.id, self.model, self.data)
+        return (
+            self.picture("agentview", *self.render_size)
+            if self.render_mode == "rgb_array"
+            else None
+        )
 
     def close(self) -> None:
-        """Free the renderer."""
-        if self._renderer is not None:
-            self._renderer.close()
-            self._renderer = None
+        """Free the renderer and close the window. Both come back when they are needed again."""
+        self._cameras.close()
+        self._window.close()
 
     # State -------------------------------------------------------------------------------------
 
@@ -251,49 +266,64 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         self._read()
         return self._observation()
 
+    def __getstate__(self) -> dict[str, Any]:
+        kept = {name: vars(self).get(name) for name in ("_options", "spec", *_GENERATOR)}
+        return kept | {"state": None if self._scene is None else self.get_state()}
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        type(self).__init__(self, **kept["_options"])
+        vars(self).update({name: kept[name] for name in ("spec", *_GENERATOR)})
+        if kept["state"] is not None:
+            self.set_state(kept["state"])
+
+    # Cameras -----------------------------------------------------------------------------------
+
+    @property
+    def entity_roles(self) -> tuple[str, ...]:
+        """Roles of the things in the scene being played, in the order of their labels."""
+        return tuple(entity.role for entity in self._compiled.entities)
+
     def picture(self, camera: str, height: int, width: int) -> np.ndarray:
         """An upright ``[height, width, 3]`` uint8 picture from ``agentview`` or ``wrist``.
 
         ``agentview`` stands at the robot's right, z up. ``wrist`` has the fingertips on top; at
         home, what lies away from the robot is below them, and the robot's left is right.
         """
-        if self._renderer is None:
-            self._renderer = OffscreenRenderer(self.model)
-        mujoco.mj_camlight(self.model, self.data)
-        return self._renderer.render(self.model, self.data, camera, width, height)
+        return self._seen(camera, height, width, "rgb")
+
+    def depth(self, camera: str, height: int, width: int) -> np.ndarray:
+        """Distances along the camera's axis, ``[height, width]`` float32 (m), 50 where nothing
+        is."""
+        return self._seen(camera, height, width, "depth")
+
+    def segmentation(self, camera: str, height: int, width: int) -> np.ndarray:
+        """Labels ``[height, width]`` int32: 1 + index into :attr:`entity_roles`, 0 where the robot,
+        the table or nothing is seen. The observation has other labels, which hide the roles."""
+        return self._seen(camera, height, width, "segmentation")
 
     # Inside ------------------------------------------------------------------------------------
+
+    def _seen(self, camera: str, height: int, width: int, channel: Channel) -> np.ndarray:
+        size = (height, width)
+        return self._cameras.look(self._compiled, self.data, camera, size, (channel,))[channel]
 
     def _load(self, scene: Scene) -> None:
         if self._scene is not None and self._scene.id == scene.id:
             return
-        compiled = self._cache.get(scene)
+        self._compiled = compiled = self._cache.get(scene)
         self.model = compiled.model
         self.data = mujoco.MjData(self.model)
         self._control = self.data.ctrl
         self._sensor = Sensor(compiled, self.data, self.family.schema)
-        self._arm = np.array([self.model.joint(n).qposadr[0] for n in robot.ARM_JOINTS])
-        self._fingers = np.array(
-            [self.model.joint(f"{side}_slide").qposadr[0] for side in ("left", "right")]
-        )
         self._scene = scene
         self._instruction = encode_instruction(scene.task.instruction)
-        goal = scene.task.goal
-        self._mover = self.family.schema.role_offset(goal.roles[0]) + 1
-
-    def _checked_action(self, action: Any) -> np.ndarray:
-        values = np.asarray(action, dtype=np.float64)
-        if values.shape != (7,):
-            raise ValueError(f"the action has the shape {values.shape}; allowed: (7,)")
-        finite = [math.isfinite(value) for value in values.tolist()]
-        if not all(finite):
-            index = finite.index(False)
-            raise ValueError(
-                f"action[{index}] is {values[index]}; allowed: finite numbers in [-1, 1]"
-            )
-        bounded = [max(-1.0, min(value, 1.0)) for value in values.tolist()]
-        # Rounded to float32 like the action space, so that what is stored is what acted.
-        return np.array(bounded, dtype=np.float32).astype(np.float64)
+        free = {entity.role for entity in compiled.entities if entity.free}
+        # Where the things that the task moves have their positions among the features.
+        self._movers = [
+            (role, self.family.schema.role_offset(role) + 1)
+            for role in scene.task.goal.roles
+            if role in free
+        ]
 
     def _simulate(self, action: np.ndarray) -> None:
         data = self.data
@@ -320,9 +350,10 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         mujoco.mj_collision(self.model, self.data)
         self._reading = self._sensor.read()
         self.features = self._sensor.features(self._reading, self._command)
-        x, y, z = self.features[self._mover : self._mover + 3].tolist()
-        if not self.failure and (z < -0.02 or abs(x - TABLE_X) > TABLE[0] or abs(y) > TABLE[1]):
-            self.failure = f"{self.scene.task.goal.roles[0]} off the table"
+        for role, first in self._movers:
+            x, y, z = self.features[first : first + 3].tolist()
+            if not self.failure and (z < -0.02 or abs(x - TABLE_X) > TABLE[0] or abs(y) > TABLE[1]):
+                self.failure = f"{role} off the table"
         reached = bool(self.family.success(self.scene, self.features))
         self._success = reached and not self.failure
 
@@ -332,9 +363,10 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
             # Flat, as SB3 wants vectors; object_table() gives the rows back.
             obs["objects"] = self._sensor.objects(self._reading, self._order).ravel()
         obs["instruction"] = self._instruction.copy()
-        if self.obs_mode in ("rgb", "rgb+state"):
-            for camera in ("agentview", "wrist"):
-                obs[camera] = self.picture(camera, self.image_size, self.image_size)
+        if self.obs_mode in WITH_IMAGES:
+            obs |= self._cameras.observe(
+                self._compiled, self.data, self.image_size, self.image_channels, self._order
+            )
         if self.obs_mode == "privileged":
             bounded = np.clip(self.features, -FEATURE_BOUND, FEATURE_BOUND)
             obs["features"] = bounded.astype(np.float32)
@@ -353,23 +385,6 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
             info["potential"] = float(self.potential(self.features))
             info["stage"] = int(self.potential.stage(self.features))
         return info
-
-    def _observation_space(self) -> spaces.Dict:
-        def within(bound: np.ndarray) -> spaces.Box:
-            return spaces.Box(-bound, bound, dtype=np.float32)
-
-        parts: dict[str, spaces.Space[Any]] = {"proprio": within(PROPRIO_BOUND)}
-        if self.obs_mode != "rgb":
-            parts["objects"] = within(np.tile(SLOT_BOUND, N_SLOTS))
-        parts["instruction"] = spaces.Box(0, 255, (INSTRUCTION_BYTES,), np.uint8)
-        if self.obs_mode in ("rgb", "rgb+state"):
-            for camera in ("agentview", "wrist"):
-                shape = (self.image_size, self.image_size, 3)
-                parts[camera] = spaces.Box(0, 255, shape, np.uint8)
-        if self.obs_mode == "privileged":
-            size = self.family.schema.size
-            parts["features"] = within(np.full(size, FEATURE_BOUND, dtype=np.float32))
-        return spaces.Dict(parts)
 
     def _program(self, potential: str | Mapping[str, Any] | None) -> PotentialProgram:
         """The family's template, a program as data, or one read from a JSON file."""

@@ -1,4 +1,4 @@
-"""FactorSpace: the factors a family declares, their types, ranges, and the held-out split."""
+"""FactorSpace: the factors a family declares, and the split into training and held-out regions."""
 
 from __future__ import annotations
 
@@ -7,174 +7,53 @@ import itertools
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import model_validator
 
 from coda_envs.errors import SceneError, short, suggest
+from coda_envs.factor import (
+    ContinuousFactor,
+    Declared,
+    DiscreteFactor,
+    Factor,
+    Group,
+    RangeName,
+    Value,
+)
 
-Value = float | int | str
-Group = Literal["task", "spatial", "attributes"]
-RangeName = Literal["seed", "generator"]
-Region = Literal["generator", "ood-dev", "ood", "mixed"]
-
-#: Digits after the point kept of every number, so that a scene survives YAML and JSON with its id.
-DIGITS = 6
+Region = Literal[
+    "generator", "ood-dev", "ood", "ood-spatial", "ood-attribute", "ood-task", "ood-far", "mixed"
+]
 
 #: Shares of the cells that go to the generator, to ``ood-dev`` and to ``ood`` (design: 70/10/20).
 SHARES: tuple[tuple[Region, float], ...] = (("generator", 0.7), ("ood-dev", 0.8), ("ood", 1.0))
 
-
-class _Declared(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class When(_Declared):
-    """A condition under which a factor exists in a scene: another factor's value."""
-
-    factor: str
-    min: int | None = None
-    equals: str | None = None
-
-    @model_validator(mode="after")
-    def _one_form(self) -> When:
-        if (self.min is None) == (self.equals is None):
-            raise ValueError(f"a condition on {self.factor} gives min or equals")
-        return self
-
-    def holds(self, value: Value) -> bool:
-        """Whether ``value`` of the other factor makes this one exist."""
-        if self.min is not None:
-            # A whole number may come from a file as 1.0.
-            return isinstance(value, int | float) and value >= self.min
-        return value == self.equals
+#: Where each group's cell must lie for a scene to be in a region; see :meth:`FactorSpace.region`.
+GROUPS: tuple[Group, ...] = ("task", "spatial", "attributes")
+_REGIONS: dict[tuple[Region, ...], Region] = {
+    ("generator", "generator", "generator"): "generator",
+    ("ood-dev", "ood-dev", "ood-dev"): "ood-dev",
+    ("ood", "ood", "ood"): "ood",
+    ("ood", "generator", "generator"): "ood-task",
+    ("generator", "ood", "generator"): "ood-spatial",
+    ("generator", "generator", "ood"): "ood-attribute",
+}
 
 
-class _Base(_Declared):
-    path: str = Field(pattern=r"^(task|(spatial|attributes)\.\w+)\.\w+$")
-    meaning: str
-    when: When | None = None
-
-    @property
-    def group(self) -> Group:
-        head = self.path.split(".", 1)[0]
-        return head  # type: ignore[return-value]
-
-    @property
-    def role(self) -> str | None:
-        """The role a factor belongs to (``spatial.target.x`` → ``target``), if any."""
-        parts = self.path.split(".")
-        return parts[1] if len(parts) == 3 else None
-
-
-class ContinuousFactor(_Base):
-    """A number. ``unit`` is SI; an angle is in radians and wraps at ``period``."""
-
-    type: Literal["continuous", "angle"]
-    unit: str
-    seed: tuple[float, float]
-    generator: tuple[float, float]
-    bins: int = Field(default=4, ge=1, le=16)
-    period: float | None = None
-
-    @model_validator(mode="after")
-    def _nested(self) -> ContinuousFactor:
-        low, high = self.generator
-        if not low <= self.seed[0] <= self.seed[1] <= high:
-            raise ValueError(f"{self.path}: the seed range must lie inside the generator range")
-        if any(round(bound, DIGITS) != bound for bound in (*self.seed, *self.generator)):
-            # A scene could not hold a value at such a bound.
-            raise ValueError(f"{self.path}: bounds have at most {DIGITS} digits after the point")
-        return self
-
-    def sample(self, rng: np.random.Generator, within: RangeName) -> float:
-        """One value, uniform over the named range."""
-        low, high = self.seed if within == "seed" else self.generator
-        return float(rng.uniform(low, high))
-
-    def check(self, value: Any) -> float:
-        """``value`` as a float inside the generator range, or a :class:`SceneError`."""
-        low, high = self.generator
-        allowed = f"a number from {low:g} to {high:g} ({self.unit})"
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise SceneError(
-                f"{self.path} is {short(value)}, not a number.",
-                allowed=allowed,
-                remedy=f"set {self.path} to a number in that range",
-            )
-        # NaN and whole numbers beyond a float's reach fail this comparison too.
-        if not low - 1e-9 <= value <= high + 1e-9:
-            raise SceneError(
-                f"{self.path} is {short(value)}, outside its range.",
-                allowed=allowed,
-                remedy=f"set {self.path} to a value in that range",
-            )
-        return float(min(max(value, low), high))
-
-    def bin(self, value: Value) -> int:
-        """Index of the equal-width bin of the generator range that holds ``value``."""
-        low, high = self.generator
-        share = (float(value) - low) / (high - low) if high > low else 0.0
-        return min(int(share * self.bins), self.bins - 1)
-
-
-class DiscreteFactor(_Base):
-    """A choice among words or small integers."""
-
-    type: Literal["discrete"]
-    seed: tuple[int | str, ...]
-    generator: tuple[int | str, ...]
-
-    @model_validator(mode="after")
-    def _nested(self) -> DiscreteFactor:
-        if not set(self.seed) <= set(self.generator):
-            raise ValueError(f"{self.path}: every seed choice must be a generator choice")
-        return self
-
-    @property
-    def bins(self) -> int:
-        """One bin a choice."""
-        return len(self.generator)
-
-    def sample(self, rng: np.random.Generator, within: RangeName) -> int | str:
-        """One choice, uniform over the named range."""
-        choices = self.seed if within == "seed" else self.generator
-        return choices[int(rng.integers(len(choices)))]
-
-    def check(self, value: Any) -> int | str:
-        """``value`` if it is one of the choices, else a :class:`SceneError`."""
-        if isinstance(value, bool) or value not in self.generator:
-            raise SceneError(
-                f"{self.path} is {short(value)}, not one of its choices.",
-                allowed=suggest(short(value).strip("'"), map(str, self.generator)),
-                remedy=f"set {self.path} to one of them",
-            )
-        # The declared choice itself: 1.0 from a file must not stand beside 1.
-        return self.generator[self.generator.index(value)]
-
-    def bin(self, value: Value) -> int:
-        """Index of ``value`` among the choices."""
-        return self.generator.index(value)
-
-
-Factor = Annotated[ContinuousFactor | DiscreteFactor, Field(discriminator="type")]
-
-
-class FactorSpace(_Declared):
+class FactorSpace(Declared):
     """All factors of a family, and how their space is split into training and held-out regions.
 
-    ``cells`` names the continuous key factors whose bins are cut into cells, ``combinations`` the
-    discrete ones whose joint choices are held out. A fixed hash orders the cells (and the
-    combinations); the first 70% go to the generator, the next 10% to ``ood-dev``, the rest to
-    ``ood``. Marginals agree between the regions, compositions differ.
+    ``keys`` names, for each group of factors, the key factors whose bins are cut into cells. A
+    fixed hash orders a group's cells; the first 70% go to the generator, the next 10% to
+    ``ood-dev``, the rest to ``ood``. Marginals agree between the regions, compositions differ.
     """
 
     family: str
     factors: tuple[Factor, ...]
-    cells: tuple[str, ...]
-    combinations: tuple[str, ...]
+    keys: Mapping[Group, tuple[str, ...]]
     salt: str = ""
 
     @classmethod
@@ -197,11 +76,16 @@ class FactorSpace(_Declared):
                     "before it"
                 )
             known[factor.path] = factor
-        for path in (*self.cells, *self.combinations):
-            if path not in known:
-                raise ValueError(f"key factor {path!r} is not declared")
-            if known[path].when is not None:
-                raise ValueError(f"key factor {path!r} does not exist in every scene")
+        if set(self.keys) != set(GROUPS):
+            raise ValueError(f"keys has the groups {sorted(self.keys)}, not {sorted(GROUPS)}")
+        for group, paths in self.keys.items():
+            for path in paths:
+                if path not in known:
+                    raise ValueError(f"key factor {path!r} is not declared")
+                if known[path].group != group:
+                    raise ValueError(f"key factor {path!r} is not of the group {group!r}")
+                if known[path].when is not None:
+                    raise ValueError(f"key factor {path!r} does not exist in every scene")
         return self
 
     @cached_property
@@ -291,24 +175,65 @@ class FactorSpace(_Declared):
         return gap / (high - low) if high > low else 0.0
 
     def region(self, values: Mapping[str, Value]) -> Region:
-        """Where a scene lies: ``generator``, ``ood-dev``, ``ood``, or ``mixed`` (used by nobody).
+        """Where a scene lies; the regions are disjoint.
 
-        A scene is held out when its cell *and* its combination are; where they disagree it is
-        ``mixed``, so that the regions stay disjoint in both.
+        ``ood-far``: some factor lies outside its generator range. Else by the cells of its task,
+        spatial and attribute key factors: ``generator``, ``ood-dev`` and ``ood`` where all three
+        lie in that part, ``ood-task``, ``ood-spatial`` and ``ood-attribute`` where that one lies in
+        the ``ood`` part and the others in the generator's; ``mixed``, which nobody uses, otherwise.
         """
-        cell = self._cells[tuple(self.by_path[p].bin(values[p]) for p in self.cells)]
-        combination = self._combinations[
-            tuple(self.by_path[p].bin(values[p]) for p in self.combinations)
-        ]
-        return cell if cell == combination else "mixed"
+        if any(self.by_path[path].is_far(value) for path, value in values.items()):
+            return "ood-far"
+        return _REGIONS.get(
+            tuple(
+                self._cells[group][
+                    tuple(self.by_path[p].bin(values[p]) for p in self.keys[group])
+                ]
+                for group in GROUPS
+            ),
+            "mixed",
+        )
+
+    def sample_keys(self, rng: np.random.Generator, region: Region) -> dict[str, Value]:
+        """Values of the key factors in a region, uniform over its part of the generator range.
+
+        ``ood-far`` has none of its own and takes the generator's. Raises :class:`SceneError` for
+        ``mixed``, or where the region has no cell.
+        """
+        wanted = "generator" if region == "ood-far" else region
+        labels = next((parts for parts, name in _REGIONS.items() if name == wanted), None)
+        if labels is None:
+            raise SceneError(
+                f"no scene can be drawn from the region {region!r}.",
+                allowed=", ".join((*_REGIONS.values(), "ood-far")),
+            )
+        values: dict[str, Value] = {}
+        for group, label in zip(GROUPS, labels, strict=True):
+            cells = self._cells_of[group][label]
+            if not cells:
+                raise SceneError(f"{self.family!r} has no {group} cell in the part {label!r}.")
+            cell = cells[int(rng.integers(len(cells)))]
+            for path, index in zip(self.keys[group], cell, strict=True):
+                values[path] = self.by_path[path].sample_bin(rng, index)
+        return values
 
     @cached_property
-    def _cells(self) -> dict[tuple[int, ...], Region]:
-        return self._split(self.cells)
+    def key_paths(self) -> tuple[str, ...]:
+        """The key factors of all groups."""
+        return tuple(path for group in GROUPS for path in self.keys[group])
 
     @cached_property
-    def _combinations(self) -> dict[tuple[int, ...], Region]:
-        return self._split(self.combinations)
+    def _cells(self) -> dict[Group, dict[tuple[int, ...], Region]]:
+        return {group: self._split(self.keys[group]) for group in GROUPS}
+
+    @cached_property
+    def _cells_of(self) -> dict[Group, dict[Region, list[tuple[int, ...]]]]:
+        return {
+            group: {
+                label: [cell for cell, own in cells.items() if own == label] for label, _ in SHARES
+            }
+            for group, cells in self._cells.items()
+        }
 
     def _split(self, paths: Sequence[str]) -> dict[tuple[int, ...], Region]:
         """Assign every cell by the rank of its hash, so that the shares are exact."""

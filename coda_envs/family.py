@@ -5,27 +5,35 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import yaml
 
 from coda_envs import predicates
 from coda_envs.errors import PluginError, SceneError, short, suggest
-from coda_envs.factors import DIGITS, FactorSpace, RangeName, Region, Value
+from coda_envs.factor import DIGITS, RangeName, Value
+from coda_envs.factors import FactorSpace, Region
 from coda_envs.features import FeatureSchema
 from coda_envs.programs.potential import PotentialProgram
 from coda_envs.scene import Goal, Scene, Task
 
 if TYPE_CHECKING:
-    from coda_envs.arena import SceneBuilder
     from coda_envs.env import ManipulationEnv
+    from coda_envs.props import Prop
 
 #: Draws before sampling gives up, so that an impossible request ends with an error, not a hang.
 MAX_TRIES = 20_000
 
-BUILT_IN = {"pick-place": "task_families.pick_place.family:PickPlace"}
+#: Most factors of an ``ood-far`` scene that lie outside their generator range.
+MAX_FAR = 3
+
+BUILT_IN = {
+    "pick-place": "task_families.pick_place.family:PickPlace",
+}
 _registered: dict[str, TaskFamily] = {}
 
 
@@ -51,15 +59,8 @@ class TaskFamily(ABC):
     #: Action steps (at 20 Hz) after which an episode is cut off.
     max_seconds: ClassVar[float] = 8.0
 
-    @property
-    @abstractmethod
-    def space(self) -> FactorSpace:
-        """The factors, read from the family's ``factors.yaml``."""
-
-    @property
-    @abstractmethod
-    def template(self) -> PotentialProgram:
-        """The family's stages with their gates: what potentials and diagnoses are made of."""
+    #: Where ``factors.yaml``, ``stages.yaml`` and the frozen suites lie.
+    folder: ClassVar[Path]
 
     @abstractmethod
     def goal(self, values: Mapping[str, Value]) -> Goal:
@@ -71,18 +72,42 @@ class TaskFamily(ABC):
 
     @abstractmethod
     def problem(self, values: Mapping[str, Value]) -> str | None:
-        """Why a scene with these values cannot be laid out (objects overlap, the instruction fits
-        two objects), or None. Cheap: no physics."""
+        """Why a scene with these values cannot be laid out (two objects overlap, one does not fit
+        into the other), as the end of a sentence that starts with "the scene", or None. Cheap: no
+        physics."""
 
     @abstractmethod
-    def build(self, builder: SceneBuilder, scene: Scene) -> None:
-        """Add the scene's objects, one call of ``builder`` a role."""
+    def ambiguity(self, values: Mapping[str, Value]) -> str | None:
+        """Why the instruction is not true of exactly one object, likewise, or None."""
+
+    @abstractmethod
+    def props(self, scene: Scene) -> Sequence[Prop]:
+        """The scene's things, each with the entities that sensing reads."""
 
     @abstractmethod
     def expert(self, seed: int = 0) -> Expert:
         """A fresh expert for one episode."""
 
+    def unseen_wording(self, values: Mapping[str, Value]) -> str | None:
+        """The instruction in words that no training scene has, for ``ood-far``; None: no others."""
+        return None
+
     # What every family gets --------------------------------------------------------------------
+
+    @cached_property
+    def space(self) -> FactorSpace:
+        """The factors, read from the family's ``factors.yaml``."""
+        return FactorSpace.load(self.folder / "factors.yaml")
+
+    @cached_property
+    def template(self) -> PotentialProgram:
+        """The family's stages with their gates: what potentials and diagnoses are made of."""
+        data = yaml.safe_load((self.folder / "stages.yaml").read_text(encoding="utf-8"))
+        return PotentialProgram.parse(data, "stages.yaml")
+
+    def flaw(self, values: Mapping[str, Value]) -> str | None:
+        """The first of :meth:`problem` and :meth:`ambiguity` that there is, or None."""
+        return self.problem(values) or self.ambiguity(values)
 
     @cached_property
     def schema(self) -> FeatureSchema:
@@ -179,27 +204,69 @@ class TaskFamily(ABC):
         within: RangeName = "seed",
         region: Region = "generator",
         fixed: Mapping[str, Value] | None = None,
+        ranges: Mapping[str, tuple[float, float]] | None = None,
     ) -> Scene:
         """A fresh laid-out scene: uniform over the range, by rejection, inside the region.
 
-        ``fixed`` factors keep their values. Raises :class:`SceneError` where ``MAX_TRIES`` draws
-        gave none.
+        ``fixed`` factors keep their values, those in ``ranges`` are uniform over their interval.
+        A held-out region is drawn from the whole generator range, whatever ``within`` says;
+        ``ood-far`` takes one to ``MAX_FAR`` factors out of it, and words that no other scene has.
+        Raises :class:`SceneError` where ``MAX_TRIES`` draws gave none.
         """
         problem: str | None = None
+        ranges = ranges or {}
         for _ in range(MAX_TRIES):
-            values = self.space.sample(rng, within, fixed)
-            # Rounded first, so that the region is judged on what the scene will say.
-            values = {p: round(v, DIGITS) if isinstance(v, float) else v for p, v in values.items()}
+            values = self._draw(rng, within, region, fixed or {}, ranges)
             if self.space.region(values) != region:
                 problem = f"lies outside the region {region!r}"
                 continue
-            problem = self.problem(values)
+            if any(not low <= float(values[p]) <= high for p, (low, high) in ranges.items()):
+                problem = "lies outside the ranges asked for"
+                continue
+            problem = self.flaw(values)
             if problem is None:
-                return self.scene(values)
+                scene = self.scene(values)
+                wording = self.unseen_wording(values) if region == "ood-far" else None
+                return self._reworded(scene, wording) if wording else scene
         raise SceneError(
             f"no scene of {self.name!r} found in {MAX_TRIES} draws; the last one {problem}.",
             remedy="fix fewer factors, or other values",
         )
+
+    def _draw(
+        self,
+        rng: np.random.Generator,
+        within: RangeName,
+        region: Region,
+        fixed: Mapping[str, Value],
+        ranges: Mapping[str, tuple[float, float]],
+    ) -> dict[str, Value]:
+        """Values of one draw, rounded, so that the region is judged on what the scene will say."""
+        drawn = {path: float(rng.uniform(*ends)) for path, ends in ranges.items()}
+        given: dict[str, Value] = {**drawn, **fixed}
+        if region != "generator" or within == "generator":
+            # Cells are as large as each other: a cell, then a place in it, is uniform.
+            within, given = "generator", {**given, **self.space.sample_keys(rng, region), **fixed}
+        values = self.space.sample(rng, within, given)
+        if region == "ood-far":
+            values = self._taken_far(rng, values)
+        return {p: round(v, DIGITS) if isinstance(v, float) else v for p, v in values.items()}
+
+    def _taken_far(self, rng: np.random.Generator, values: dict[str, Value]) -> dict[str, Value]:
+        """The values with one to ``MAX_FAR`` of them outside their generator range."""
+        able = [f for f in self.space.active(values) if f.far]
+        if not able:
+            raise SceneError(
+                f"no factor of {self.name!r} that this scene has goes beyond its generator range.",
+                remedy="declare far ranges in factors.yaml",
+            )
+        count = int(rng.integers(1, min(MAX_FAR, len(able)) + 1))
+        picked = rng.permutation(len(able))[:count]
+        far = {able[i].path: able[i].sample_far(rng) for i in sorted(picked)}
+        return self.space.sample(rng, "generator", {**values, **far})
+
+    def _reworded(self, scene: Scene, wording: str) -> Scene:
+        return self._assemble(scene.values, scene.task.goal, wording, ())
 
 
 def register_family(family: TaskFamily) -> None:

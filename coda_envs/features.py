@@ -23,7 +23,12 @@ GRIPPER = ("x", "y", "z", "yaw", "tilt", "opening", "command", "speed")
 #: ``half_x, half_y, half_z``: half extents in its own frame; ``yaw_period``: turn after which it
 #: looks the same to a gripper (0: any turn); ``left``, ``right``: touched by that finger pad;
 #: ``supported``: touches the receptacle; ``table``: touches the table; ``inner``: radius in which
-#: something counts as placed on it; ``surface_z``: height of the surface that carries it.
+#: something counts as placed on it; ``surface_z``: height of the surface that carries it;
+#: ``inner_y``: half width of its inside along its own y axis, ``inner`` then being the one along x
+#: (0: round, or nothing goes inside); ``depth``: height of its rim above that surface;
+#: ``on_target``: touches the target; ``opening``: share of its joint's travel, 0 shut to 1 open;
+#: ``travel``: the whole travel (m or rad; 0: no joint). Of a part on a joint, ``x, y, z`` and the
+#: half extents are those of its handle.
 OBJECT = (
     "present",
     "x",
@@ -43,6 +48,11 @@ OBJECT = (
     "table",
     "inner",
     "surface_z",
+    "inner_y",
+    "depth",
+    "on_target",
+    "opening",
+    "travel",
 )
 
 

@@ -25,6 +25,9 @@ REST_SPEED = 0.03
 REST_SPIN = 0.5
 #: Height over a receptacle's surface up to which an object is still *at* it (m).
 AT_HEIGHT = 0.02
+#: A joint counts as open from this share of its travel on, as shut up to that one.
+OPEN = 0.8
+SHUT = 0.1
 #: Flat: turned out of the level by less than this (rad), its middle no more than this off the
 #: height it has on that face (m).
 FLAT_TURN = 0.15
@@ -76,6 +79,14 @@ class View:
 # NumPy's functions of one number cost twenty times as much as Python's.
 def _sqrt(value: Any) -> Any:
     return math.sqrt(value) if isinstance(value, float) else np.sqrt(value)
+
+
+def _cos(value: Any) -> Any:
+    return math.cos(value) if isinstance(value, float) else np.cos(value)
+
+
+def _sin(value: Any) -> Any:
+    return math.sin(value) if isinstance(value, float) else np.sin(value)
 
 
 def _larger(one: Any, two: Any) -> Any:
@@ -142,6 +153,44 @@ def placed(view: View, role: str, receptacle: str) -> np.ndarray:
     return done
 
 
+def opened(view: View, role: str) -> np.ndarray:
+    """Its joint is ``OPEN`` or further, at rest, let go."""
+    done: np.ndarray = (view.of(role, "opening") > OPEN) & released(view, role) & stable(view, role)
+    return done
+
+
+def shut(view: View, role: str) -> np.ndarray:
+    """It has a joint, which is ``SHUT`` or less, at rest, let go."""
+    jointed = view.of(role, "travel") > 0.0
+    low = view.of(role, "opening") < SHUT
+    done: np.ndarray = jointed & low & released(view, role) & stable(view, role)
+    return done
+
+
+def within(view: View, role: str, receptacle: str) -> np.ndarray:
+    """The object's middle is inside the receptacle: between its walls and below its rim."""
+    x = view.of(role, "x") - view.of(receptacle, "x")
+    y = view.of(role, "y") - view.of(receptacle, "y")
+    yaw = view.of(receptacle, "yaw")
+    along, across = _cos(yaw) * x + _sin(yaw) * y, _cos(yaw) * y - _sin(yaw) * x
+    between = (abs(along) < view.of(receptacle, "inner")) & (
+        abs(across) < view.of(receptacle, "inner_y")
+    )
+    above = view.of(role, "z") - view.of(receptacle, "surface_z")
+    inside: np.ndarray = between & (above > 0.0) & (above < view.of(receptacle, "depth"))
+    return inside
+
+
+def inside(view: View, role: str, receptacle: str) -> np.ndarray:
+    """Within the receptacle, carried by it or by what lies in it, let go, and at rest."""
+    touching = view.of(role, "supported") > 0.5
+    if view.one_state and not touching:
+        return touching
+    resting = touching & released(view, role) & stable(view, role)
+    done: np.ndarray = resting & within(view, role, receptacle)
+    return done
+
+
 def _flat(view: View, role: str, receptacle: str) -> np.ndarray:
     """A face of the object lies on the receptacle's surface: it stands, or lies on a side."""
     upright = abs(view.of(role, "upright"))
@@ -187,6 +236,10 @@ REGISTRY: dict[str, Predicate] = {
         ("released", released, 1),
         ("stable", stable, 1),
         ("placed", placed, 2),
+        ("opened", opened, 1),
+        ("shut", shut, 1),
+        ("within", within, 2),
+        ("inside", inside, 2),
     )
 }
 

@@ -13,7 +13,9 @@ from coda_envs.scene_source import load_library
 ENTRY_POINT = "coda_envs.env:ManipulationEnv"
 
 #: Ids of the built-in families, known without importing any of them.
-BUILT_IN_IDS = {"pick-place": "CoDA-PickPlace-v0"}
+BUILT_IN_IDS = {
+    "pick-place": "CoDA-PickPlace-v0",
+}
 
 
 def register_built_in() -> None:

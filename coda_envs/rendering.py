@@ -5,12 +5,20 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from typing import Any
+from collections.abc import Collection
+from typing import Any, Literal
 
 import mujoco
 import numpy as np
 
 from coda_envs.errors import CodaError
+
+#: What a camera gives: colours, distances, and which thing is where.
+Channel = Literal["rgb", "depth", "segmentation"]
+CHANNELS: tuple[Channel, ...] = ("rgb", "depth", "segmentation")
+
+# Drawing with both, a pixel holds the number of what is seen there, and edges are not smoothed.
+_NUMBERED = (mujoco.mjtRndFlag.mjRND_SEGMENT, mujoco.mjtRndFlag.mjRND_IDCOLOR)
 
 _open: weakref.WeakSet[OffscreenRenderer] = weakref.WeakSet()
 
@@ -32,7 +40,7 @@ def _context_class() -> Any:
 
 
 class OffscreenRenderer:
-    """Draws any model of ours into RGB arrays. Hold one and close it; contexts are scarce."""
+    """Draws any model of ours into arrays. Hold one and close it; contexts are scarce."""
 
     #: Nothing to free, before a context was made and after it was freed.
     _closed = True
@@ -51,6 +59,7 @@ class OffscreenRenderer:
                 "MUJOCO_GL=egl",
             ) from error
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
+        self._context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR.value
         self._closed = False
         _open.add(self)
         # Registered anew, so that it runs before the GL library's own exit handler.
@@ -67,28 +76,57 @@ class OffscreenRenderer:
         model: mujoco.MjModel,
         data: mujoco.MjData,
         camera: str,
-        width: int,
-        height: int,
-    ) -> np.ndarray:
-        """An upright ``[height, width, 3]`` uint8 picture, a fresh array."""
+        size: tuple[int, int],
+        channels: Collection[Channel],
+    ) -> dict[Channel, np.ndarray]:
+        """What a camera sees: upright, fresh arrays of ``size`` (height, width), one a channel.
+
+        ``rgb``: ``[height, width, 3]`` uint8. ``depth``: ``[height, width]`` float32, metres along
+        the camera's axis; where nothing is, the far plane's. ``segmentation``: ``[height, width]``
+        int32, the geom's index, -1 where there is none.
+        """
         self._gl.make_current()
-        if self._model is not model:
-            self._scene = mujoco.MjvScene(model, maxgeom=200)
+        scene = self._look(model, data, camera)
+        out: dict[Channel, np.ndarray] = {}
+        if "rgb" in channels:
+            out["rgb"] = np.empty((*size, 3), dtype=np.uint8)
+            self._draw(scene, out["rgb"], None)
+        if "depth" in channels or "segmentation" in channels:
+            # Depth is drawn like this too: where edges are smoothed, two distances mix.
+            numbers = np.empty((*size, 3), dtype=np.uint8)
+            buffer = np.empty(size, dtype=np.float32)
+            for flag in _NUMBERED:
+                scene.flags[flag] = True
+            self._draw(scene, numbers, buffer)
+            for flag in _NUMBERED:
+                scene.flags[flag] = False
+            if "depth" in channels:
+                out["depth"] = _metres(buffer, model)
+            if "segmentation" in channels:
+                out["segmentation"] = _geoms(numbers, scene)
+        # OpenGL's first row is the lowest one.
+        return {channel: np.ascontiguousarray(rows[::-1]) for channel, rows in out.items()}
+
+    def _look(self, model: mujoco.MjModel, data: mujoco.MjData, camera: str) -> mujoco.MjvScene:
+        """The scene as it is now, from this camera."""
+        if self._scene is None or self._model is not model:
+            self._scene = mujoco.MjvScene(model, maxgeom=model.ngeom + 100)
             self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False
             self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
             self._model = model
-        scene = self._scene
-        assert scene is not None
         self._camera.fixedcamid = model.camera(camera).id
+        everything = mujoco.mjtCatBit.mjCAT_ALL.value
         mujoco.mjv_updateScene(
-            model, data, self._option, None, self._camera, mujoco.mjtCatBit.mjCAT_ALL.value, scene
+            model, data, self._option, None, self._camera, everything, self._scene
         )
+        return self._scene
+
+    def _draw(self, scene: mujoco.MjvScene, pixels: np.ndarray, buffer: np.ndarray | None) -> None:
+        """Draw, and read the colours ``[h, w, 3]`` and the depth buffer ``[h, w]``."""
+        height, width = pixels.shape[:2]
         viewport = mujoco.MjrRect(0, 0, width, height)
         mujoco.mjr_render(viewport, scene, self._context)
-        pixels = np.empty((height, width, 3), dtype=np.uint8)
-        mujoco.mjr_readPixels(pixels, None, viewport, self._context)
-        # OpenGL's first row is the lowest one.
-        return np.ascontiguousarray(pixels[::-1])
+        mujoco.mjr_readPixels(pixels, buffer, viewport, self._context)
 
     def close(self) -> None:
         """Free the context; once is enough."""
@@ -102,3 +140,20 @@ class OffscreenRenderer:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _metres(buffer: np.ndarray, model: mujoco.MjModel) -> np.ndarray:
+    """The depth buffer (1 at the near plane, 0 at the far one) as metres along the axis."""
+    near, far = (model.stat.extent * p for p in (model.vis.map.znear, model.vis.map.zfar))
+    # Perspective makes the buffer linear in 1 / distance.
+    return np.asarray(1.0 / (1.0 / far + buffer * (1.0 / near - 1.0 / far)), dtype=np.float32)
+
+
+def _geoms(numbers: np.ndarray, scene: mujoco.MjvScene) -> np.ndarray:
+    """The index of the model's geom that each pixel's number stands for, -1 where none."""
+    drawn = numbers.astype(np.int32) @ np.array((1, 1 << 8, 1 << 16), dtype=np.int32)
+    index = np.full(scene.ngeom + 1, -1, dtype=np.int32)
+    for geom in scene.geoms[: scene.ngeom]:
+        if geom.objtype == mujoco.mjtObj.mjOBJ_GEOM and geom.segid >= 0:
+            index[geom.segid + 1] = geom.objid
+    return np.asarray(index[drawn])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from coda_envs.errors import SceneError, suggest
-from coda_envs.factors import RangeName
+from coda_envs.factor import RangeName
 from coda_envs.family import TaskFamily
 from coda_envs.scene import Scene, load_scene, parse_scene
 

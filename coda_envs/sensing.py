@@ -9,14 +9,16 @@ from typing import NamedTuple
 import mujoco
 import numpy as np
 
-from coda_envs.arena import COLORS, SHAPES, Compiled, constant_columns
+from coda_envs.arena import Compiled, constant_columns
+from coda_envs.errors import SceneError
 from coda_envs.features import GRIPPER, OBJECT, FeatureSchema
+from coda_envs.props import COLORS, SHAPES, Entity
 
 #: Rows of the object table; scenes fill as many as they have objects, in shuffled order.
 N_SLOTS = 6
 
 #: Columns of a row: position (m, table frame), first two columns of the rotation matrix, half
-#: extents (m), shape (one of five), colour (RGB in [0, 1]), whether the row is used.
+#: extents (m), shape (one of ``SHAPES``), colour (RGB in [0, 1]), whether the row is used.
 SLOT_COLUMNS = (
     *("x", "y", "z"),
     *("r00", "r10", "r20", "r01", "r11", "r21"),
@@ -43,12 +45,22 @@ _HIGHEST, _LOWEST = SLOT_BOUND[:3].astype(float), -SLOT_BOUND[:3].astype(float)
 # The first two columns of a rotation matrix that is stored by rows.
 _FIRST_COLUMNS = np.array((0, 3, 6, 1, 4, 7))
 _COLUMN = {name: i for i, name in enumerate(OBJECT)}
-_X, _YAW, _UPRIGHT, _SPEED, _SPIN = (
-    _COLUMN[name] for name in ("x", "yaw", "upright", "speed", "spin")
+_X, _YAW, _UPRIGHT, _SPEED, _SPIN, _OPENING = (
+    _COLUMN[name] for name in ("x", "yaw", "upright", "speed", "spin", "opening")
 )
+#: First columns of the object table's blocks.
+_HALF, _SHAPE = SLOT_COLUMNS.index("half_x"), SLOT_COLUMNS.index(f"is_{SHAPES[0]}")
+_RGB, _PRESENT = SLOT_COLUMNS.index("red"), SLOT_COLUMNS.index("present")
 
-#: What a contact with each of these says of an object, by feature column.
-_TOUCHES = {"left": "left", "right": "right", "table": "table", "receptacle": "supported"}
+#: What a contact with each of these says of an object, by feature column. Of a pair that both
+#: columns of roles fit, the first counts.
+_TOUCHES = {
+    "left": "left",
+    "right": "right",
+    "table": "table",
+    "receptacle": "supported",
+    "target": "on_target",
+}
 
 
 def axis_angle(matrix: np.ndarray) -> np.ndarray:
@@ -101,6 +113,31 @@ class Reading(NamedTuple):
     touching: list[list[int]]
 
 
+class _Jointed(NamedTuple):
+    """How an entity on a joint moves: addresses, travel, and speeds (m/s, rad/s) for a joint's."""
+
+    address: int
+    dof: int
+    travel: float
+    lever: float
+    turns: float
+
+    @classmethod
+    def of(cls, model: mujoco.MjModel, entity: Entity) -> _Jointed | None:
+        """The joint of an entity, or None."""
+        if not entity.joint:
+            return None
+        joint = model.joint(entity.joint)
+        hinge = int(joint.type[0]) == mujoco.mjtJoint.mjJNT_HINGE
+        return cls(
+            int(joint.qposadr[0]),
+            int(joint.dofadr[0]),
+            entity.travel,
+            entity.lever if hinge else 1.0,
+            1.0 if hinge else 0.0,
+        )
+
+
 class Sensor:
     """Reads the state of one ``MjData`` of a compiled scene.
 
@@ -124,10 +161,17 @@ class Sensor:
         bodies = np.array([[model.body(e.role).id] for e in entities])
         self._positions = 3 * bodies + np.arange(3)
         self._matrices = 9 * bodies + np.arange(9)
-        # Of each object: its first feature column, and its first velocity if it has any.
+        if self.n_objects > N_SLOTS:
+            raise SceneError(
+                f"scene {compiled.scene.id[:8]} has {self.n_objects} things.",
+                allowed=f"at most {N_SLOTS}, the rows of the object table",
+                remedy="give the family's props fewer entities",
+            )
+        # Of each object: its first feature column, its first velocity if it is free, and its joint.
         rows = [schema.role_offset(e.role) for e in entities]
         dofs = [int(model.joint(e.role).dofadr[0]) if e.free else None for e in entities]
-        self._objects = list(zip(rows, dofs, strict=True))
+        joints = [_Jointed.of(model, e) for e in entities]
+        self._objects = list(zip(rows, dofs, joints, strict=True))
         self._flag = _contact_flags(compiled, rows)
 
         # What does not change during an episode is written once.
@@ -138,10 +182,10 @@ class Sensor:
         for i, (row, entity) in enumerate(zip(rows, entities, strict=True)):
             for name, value in constant_columns(entity).items():
                 self._template[row + _COLUMN[name]] = value
-            self._table[i, 9:12] = entity.half
-            self._table[i, 12 + SHAPES.index(entity.shape)] = 1.0
-            self._table[i, 17:20] = COLORS[entity.color]
-            self._table[i, 20] = 1.0
+            self._table[i, _HALF : _HALF + 3] = entity.half
+            self._table[i, _SHAPE + SHAPES.index(entity.shape)] = 1.0
+            self._table[i, _RGB : _RGB + 3] = COLORS[entity.color]
+            self._table[i, _PRESENT] = 1.0
 
     def read(self) -> Reading:
         """The current state; positions and contacts of the data must be up to date."""
@@ -178,13 +222,18 @@ class Sensor:
             math.hypot(*qvel[self._arm]),
         )
         poses = zip(reading.positions.tolist(), reading.matrices.tolist(), strict=True)
-        for (row, dof), (position, matrix) in zip(self._objects, poses, strict=True):
+        for (row, dof, joint), (position, matrix) in zip(self._objects, poses, strict=True):
             out[row + _X : row + _X + 3] = position
             out[row + _YAW] = math.atan2(matrix[3], matrix[0])
             out[row + _UPRIGHT] = matrix[8]
             if dof is not None:
                 out[row + _SPEED] = math.hypot(*qvel[dof : dof + 3])
                 out[row + _SPIN] = math.hypot(*qvel[dof + 3 : dof + 6])
+            elif joint is not None:
+                velocity = abs(qvel[joint.dof])
+                out[row + _OPENING] = qpos[joint.address] / joint.travel
+                out[row + _SPEED] = velocity * joint.lever
+                out[row + _SPIN] = velocity * joint.turns
         return np.array(out)
 
     def proprio(self, reading: Reading) -> np.ndarray:
@@ -220,10 +269,14 @@ def _contact_flags(compiled: Compiled, rows: Sequence[int]) -> list[list[int]]:
         for geom, body in enumerate(model.geom_bodyid)
     ]
     columns = np.zeros((len(kinds),) * 2, dtype=np.intp)
-    for row, entity in zip(rows, entities, strict=True):
-        for other, name in _TOUCHES.items():
-            if other in kinds and other != entity.role:
-                one, two = kinds.index(entity.role), kinds.index(other)
+    for other, name in reversed(_TOUCHES.items()):
+        parts = [entity.role for entity in entities if entity.part_of == other]
+        meant = [kinds.index(kind) for kind in (other, *parts) if kind in kinds]
+        for row, entity in zip(rows, entities, strict=True):
+            one = kinds.index(entity.role)
+            if entity.role == other:
+                continue
+            for two in meant:
                 columns[one, two] = columns[two, one] = row + _COLUMN[name]
     flags: list[list[int]] = columns[np.ix_(kind, kind)].tolist()
     return flags

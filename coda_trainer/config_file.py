@@ -12,14 +12,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from coda_envs.errors import ConfigError, RunError, suggest
+from coda_envs.strict_yaml import line_of, read_yaml, yaml_problem
 from coda_trainer.config import RunConfig
-from coda_trainer.yaml_input import (
-    line_of,
-    parse_assignment,
-    read_yaml,
-    shown,
-    yaml_problem,
-)
+from coda_trainer.yaml_input import parse_assignment, shown
 
 #: Largest configuration file that is read, in bytes.
 MAX_BYTES = 1_000_000

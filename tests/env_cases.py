@@ -9,7 +9,7 @@ import numpy as np
 
 import coda_envs  # noqa: F401  (registers the ids, and chooses the renderer before MuJoCo does)
 from coda_envs.env import ManipulationEnv
-from coda_envs.factors import Value
+from coda_envs.factor import Value
 from coda_envs.family import get_family
 from coda_envs.scene import Scene
 

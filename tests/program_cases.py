@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from coda_envs.engine.apply import AppliedEdit, apply_program
-from coda_envs.factors import ContinuousFactor, DiscreteFactor, Value
+from coda_envs.factor import ContinuousFactor, DiscreteFactor, Value
 from coda_envs.family import get_family
 from coda_envs.programs import Diagnosis, GenerationProgram
 from coda_envs.scene import Scene

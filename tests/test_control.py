@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coda_envs.errors import ConfigError, HeldOutError, ProgramError
-from coda_envs.factors import ContinuousFactor
+from coda_envs.factor import ContinuousFactor
 from coda_envs.scene import Scene
 from coda_trainer.diagnosis import rule
 from coda_trainer.diagnosis.base import DiagnosisContext

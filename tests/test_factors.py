@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from coda_envs.arena import compile_scene
 from coda_envs.errors import SceneError
-from coda_envs.factors import ContinuousFactor, DiscreteFactor, FactorSpace, Value
+from coda_envs.factor import ContinuousFactor, DiscreteFactor, Value
+from coda_envs.factors import FactorSpace
 from coda_envs.scene import Scene
 
 SPACE = FAMILY.space

@@ -24,7 +24,7 @@ from program_cases import (
 from coda_envs.engine.apply import AppliedEdit, GuardNotMet, apply_program
 from coda_envs.engine.check import check_program
 from coda_envs.errors import ProgramError
-from coda_envs.factors import Value
+from coda_envs.factor import Value
 from coda_envs.programs import (
     Diagnosis,
     GenerationProgram,

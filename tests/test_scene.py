@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coda_envs.errors import SceneError
-from coda_envs.factors import ContinuousFactor
+from coda_envs.factor import ContinuousFactor
 from coda_envs.scene import MAX_BYTES, Scene, load_scene, parse_scene
 
 SPACE = FAMILY.space

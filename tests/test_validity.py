@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from coda_envs import family as family_module
 from coda_envs.arena import SceneBuilder
 from coda_envs.errors import HeldOutError, SceneError
-from coda_envs.factors import FactorSpace, Value
+from coda_envs.factor import Value
+from coda_envs.factors import FactorSpace
 from coda_envs.family import register_family
 from coda_envs.scene import Scene
 from coda_envs.validity import (

@@ -10,7 +10,8 @@ import numpy as np
 
 from coda_envs.engine.check import DISTRACTORS, check_program, spatial_paths
 from coda_envs.errors import ProgramError
-from coda_envs.factors import DIGITS, ContinuousFactor, FactorSpace, Value
+from coda_envs.factor import DIGITS, ContinuousFactor, Value
+from coda_envs.factors import FactorSpace
 from coda_envs.family import get_family
 from coda_envs.programs.generation import (
     AddDistractorEdit,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coda_envs.errors import ProgramError, SceneError, suggest
-from coda_envs.factors import ContinuousFactor, DiscreteFactor, FactorSpace
+from coda_envs.factor import ContinuousFactor, DiscreteFactor
+from coda_envs.factors import FactorSpace
 from coda_envs.programs.generation import (
     AddDistractorEdit,
     Edit,

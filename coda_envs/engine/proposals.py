@@ -6,71 +6,40 @@ An accepted scene is physically valid and lies in the generator region.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from coda_envs.engine.apply import GuardNotMet, apply_program
-from coda_envs.errors import SceneError
+from coda_envs.engine.apply import AppliedEdit, GuardNotMet, apply_program
+from coda_envs.engine.check import check_program
+from coda_envs.engine.trace import ACCEPTED, NO_BASE, Generated, Trace
+from coda_envs.errors import ProgramError, SceneError
+from coda_envs.factor import Value
 from coda_envs.family import TaskFamily
 from coda_envs.programs.generation import GenerationProgram
 from coda_envs.scene import Scene
-from coda_envs.validity import accept_for_training, repair, validate
+from coda_envs.validity import (
+    FAMILY_ERROR,
+    Certificate,
+    FamilyCodeError,
+    Repair,
+    accept_for_training,
+    family_code,
+    repair,
+    validate,
+)
 
 #: Proposals for each accepted scene that is asked for, before the engine gives up.
 BUDGET = 12
+#: Proposals in a row that come to nothing, after which it gives up too.
+PATIENCE = 60
 #: Bases drawn for one proposal until the program's guards hold and the edit stays in the region.
 BASES = 60
 #: Repairs of one proposal.
 REPAIRS = 2
 
-
-@dataclass(frozen=True)
-class Trace:
-    """The construction trace of one proposal.
-
-    ``outcome``: ``accepted``, or the reason of the rejection (a check's name, ``no base``).
-    ``first_try``: valid without repair. ``edited``: paths that the program decided.
-    """
-
-    source: str
-    program: str
-    outcome: str
-    first_try: bool
-    scene_id: str = ""
-    edited: tuple[str, ...] = ()
-    repairs: tuple[Mapping[str, Any], ...] = ()
-    detail: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "source": self.source,
-            "program": self.program,
-            "outcome": self.outcome,
-            "first_try": self.first_try,
-            "scene_id": self.scene_id,
-            "edited": list(self.edited),
-            "repairs": [dict(r) for r in self.repairs],
-            "detail": self.detail,
-        }
-
-
-@dataclass(frozen=True)
-class Generated:
-    """Accepted scenes and the traces of all proposals."""
-
-    scenes: tuple[Scene, ...]
-    traces: tuple[Trace, ...]
-
-    @property
-    def verified(self) -> float | None:
-        """Verification share: first-try valid / proposals; None where nothing was proposed."""
-        if not self.traces:
-            return None
-        return sum(t.first_try for t in self.traces) / len(self.traces)
+#: Draws a scene from a generator.
+Draw = Callable[[np.random.Generator], Scene]
 
 
 def generate(
@@ -81,85 +50,114 @@ def generate(
     source: str,
     program: GenerationProgram | None = None,
     solve_tries: int = 0,
-    base: Callable[[np.random.Generator], Scene] | None = None,
+    base: Draw | None = None,
 ) -> Generated:
     """Up to ``n`` accepted scenes: uniform over the generator range, or edited by ``program``.
 
     ``base`` draws the scene a program edits (default: uniform). Fewer than ``n`` come back where
-    ``BUDGET·n`` proposals did not suffice; the traces say why. Never raises for a bad proposal.
+    ``BUDGET·n`` proposals did not suffice, or ``PATIENCE`` in a row were in vain; the traces say
+    why. Raises :class:`ProgramError` where the program does not fit the family, never for a bad
+    proposal.
     """
-    draw = base or (lambda r: family.sample(r, "generator"))
+    if program is not None:
+        check_program(program, family.space)
     scenes: list[Scene] = []
     traces: list[Trace] = []
-    while len(scenes) < n and len(traces) < BUDGET * n:
-        scene, trace = _propose(family, rng, source, program, solve_tries, draw)
+    in_vain = 0
+    while len(scenes) < n and len(traces) < BUDGET * n and in_vain < PATIENCE:
+        scene, trace = propose(
+            family, rng, source=source, program=program, solve_tries=solve_tries, base=base
+        )
         traces.append(trace)
+        in_vain += 1
         if scene is not None:
             scenes.append(scene)
+            in_vain = 0
     return Generated(tuple(scenes), tuple(traces))
 
 
-def _propose(
+def propose(
     family: TaskFamily,
     rng: np.random.Generator,
+    *,
     source: str,
-    program: GenerationProgram | None,
-    solve_tries: int,
-    draw: Callable[[np.random.Generator], Scene],
+    program: GenerationProgram | None = None,
+    solve_tries: int = 0,
+    base: Draw | None = None,
 ) -> tuple[Scene | None, Trace]:
+    """One proposal, repaired where needed: the accepted scene, or None, and its trace.
+
+    Raises :class:`coda_envs.errors.HeldOutError` where ``base`` itself gives held-out scenes.
+    """
     name = program.hash if program else ""
-    found = _edited_base(family, rng, program, draw)
-    if isinstance(found, str):
-        return None, Trace(source, name, "no base", False, detail=found)
-    scene, edited = found
-    repairs: list[Mapping[str, Any]] = []
-    while True:
-        certificate = validate(scene, solve_tries=solve_tries)
-        if certificate.passed:
-            accept_for_training(scene)
-            return scene, Trace(
-                source, name, "accepted", not repairs, scene.id, edited, tuple(repairs)
-            )
-        failed = certificate.checks[-1]
-        mended = None
-        if len(repairs) < REPAIRS:
-            mended = repair(scene, failed.name, edited, rng)
-        if mended is None:
-            return None, Trace(
-                source, name, failed.name, False, scene.id, edited, tuple(repairs), failed.detail
-            )
-        scene, record = mended
-        repairs.append({"reason": record.reason, "changed": dict(record.changed)})
+    bases = 0
+    certificates: list[Certificate] = []
+    repairs: list[Repair] = []
+    edits: dict[str, Value] = {}
+
+    def trace(outcome: str, detail: str = "") -> Trace:
+        return Trace(
+            source, name, outcome, detail, edits, tuple(certificates), tuple(repairs), bases
+        )
+
+    try:
+        found, bases = _edited_base(family, rng, program, base)
+        if isinstance(found, str):
+            return None, trace(NO_BASE, found)
+        scene = found.scene
+        edits = {path: scene.values[path] for path in found.edited_paths}
+        while True:
+            certificates.append(validate(scene, solve_tries=solve_tries))
+            failed = certificates[-1].checks[-1]
+            if failed.passed:
+                accept_for_training(scene)
+                return scene, trace(ACCEPTED)
+            if len(repairs) == REPAIRS:
+                return None, trace(failed.name, failed.detail)
+            mended, record = repair(scene, failed.name, edits, rng)
+            repairs.append(record)
+            if mended is None:
+                return None, trace(failed.name, failed.detail)
+            scene = mended
+    except FamilyCodeError as error:
+        return None, trace(FAMILY_ERROR, error.problem)
 
 
 def _edited_base(
     family: TaskFamily,
     rng: np.random.Generator,
     program: GenerationProgram | None,
-    draw: Callable[[np.random.Generator], Scene],
-) -> tuple[Scene, tuple[str, ...]] | str:
-    """A base scene with the program's edits, in the generator region; or why none was found.
+    base: Draw | None,
+) -> tuple[AppliedEdit | str, int]:
+    """A base scene with the program's edits, in the generator region, or why none was found; and
+    how many bases were drawn.
 
     The base's other factors are drawn anew until the edited scene lies in the region: the edit
     itself is never bent to fit.
     """
+    draw = base or (lambda r: family.sample(r, "generator"))
     reason = ""
-    for _ in range(BASES):
-        try:
-            scene = draw(rng)
+    for drawn in range(1, BASES + 1):
+        with family_code(family, "drawing a scene"):
+            try:
+                scene = draw(rng)
+            except SceneError as error:
+                # It has searched long enough by itself.
+                return error.problem, drawn
             if program is None:
-                return scene, ()
-            applied = apply_program(program, scene, rng)
-        except SceneError as error:
-            reason = error.problem
-            continue
-        if isinstance(applied, GuardNotMet):
-            reason = applied.reason
-        elif family.region(applied.scene) != "generator":
-            reason = "the edited scene lies in a held-out region"
-        else:
-            return applied.scene, applied.edited_paths
-    return reason
+                return AppliedEdit(scene, ()), drawn
+            try:
+                applied = apply_program(program, scene, rng)
+            except (SceneError, ProgramError) as error:
+                reason = error.problem
+                continue
+            if isinstance(applied, GuardNotMet):
+                reason = applied.reason
+            elif family.region(applied.scene) != "generator":
+                reason = "the edited scene lies in a held-out region"
+            else:
+                return applied, drawn
+    return reason, BASES
 
 
 def explore(family: TaskFamily, rng: np.random.Generator, most: int = 3, tries: int = 500) -> Scene:
@@ -178,7 +176,7 @@ def explore(family: TaskFamily, rng: np.random.Generator, most: int = 3, tries: 
         except SceneError:
             # One edit took away the factor that another one changes.
             continue
-        laid_out = family.problem(edited.values) is None
+        laid_out = family.flaw(edited.values) is None
         if laid_out and family.region(edited) == "generator":
             return edited
     raise SceneError(f"no edited seed scene of {family.name!r} found in {tries} draws.")

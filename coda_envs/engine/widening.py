@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from coda_envs.errors import SceneError
-from coda_envs.factors import DIGITS, DiscreteFactor, Value
+from coda_envs.factor import DIGITS, DiscreteFactor, Value
 from coda_envs.family import TaskFamily
 from coda_envs.scene import Scene
 
@@ -40,7 +40,7 @@ def graded(family: TaskFamily, rng: np.random.Generator, magnitude: float) -> Sc
                 between = float(near) + magnitude * (float(wide) - float(near))
                 mixed[factor.path] = round(between, DIGITS)
         values = {f.path: mixed[f.path] for f in space.active(mixed)}
-        if space.region(values) == "generator" and family.problem(values) is None:
+        if space.region(values) == "generator" and family.flaw(values) is None:
             return family.scene(values)
     raise SceneError(f"no scene of {family.name!r} at magnitude {magnitude} in {TRIES} draws.")
 

@@ -21,8 +21,8 @@ from coda_envs.programs.potential import Term
 
 GRIPPER = "gripper"
 TABLE = "table"
-#: The one role whose touch the state features record besides pads and table.
-RECEPTACLE = "receptacle"
+#: What the state features record the touch of, in the order in which a pair is read.
+TOUCHED = {GRIPPER: "left", TABLE: "table", "receptacle": "supported", "target": "on_target"}
 
 #: ``stable`` is 1 at rest and falls to 0 at this many times the resting speed.
 RESTLESS = 10.0
@@ -77,13 +77,14 @@ def upright(view: View, roles: tuple[str, ...], scale: float) -> np.ndarray:
 
 
 def contact(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
-    """Gripper: the share of the two finger pads that touch the object. Receptacle or table: 1
-    where the object touches it.
+    """Gripper: the share of the two finger pads that touch the object. Table, receptacle or target:
+    1 where the object touches it.
     """
-    role, other = roles if roles[1] in (GRIPPER, TABLE, RECEPTACLE) else roles[::-1]
+    other = next(name for name in TOUCHED if name in roles)
+    role = roles[0] if roles[1] == other else roles[1]
     if other == GRIPPER:
         return _clip(0.5 * (view.of(role, "left") + view.of(role, "right")))
-    return _clip(view.of(role, "table" if other == TABLE else "supported"))
+    return _clip(view.of(role, TOUCHED[other]))
 
 
 def grasped(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
@@ -112,6 +113,25 @@ def inside_fraction(view: View, roles: tuple[str, ...], scale: None) -> np.ndarr
     return np.where(inner > 0.0, _clip(1.0 - gap / np.where(inner > 0.0, inner, 1.0)), 0.0)
 
 
+def joint_fraction(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
+    """Opening of the role's joint as a share of its travel: 0 shut, 1 open."""
+    return _clip(np.asarray(view.of(roles[0], "opening")))
+
+
+def insertion_depth(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
+    """How far the first role's underside has gone down into the second, as a share of its depth:
+    1 on its floor, 0 at its rim and beside it.
+    """
+    depth = view.of(roles[1], "depth")
+    underside = view.of(roles[0], "z") - view.of(roles[0], "half_z")
+    above = underside - view.of(roles[1], "surface_z")
+    deep = np.asarray(depth) > 0.0
+    share = _clip(1.0 - above / np.where(deep, depth, 1.0))
+    x, y = (view.of(roles[0], axis) - view.of(roles[1], axis) for axis in ("x", "y"))
+    reach = np.maximum(view.of(roles[1], "inner"), view.of(roles[1], "inner_y"))
+    return np.where(deep & (np.sqrt(x * x + y * y) < reach), share, 0.0)
+
+
 @dataclass(frozen=True)
 class TermSpec:
     """A registered term: its function, how many roles it takes, and its scale.
@@ -136,28 +156,17 @@ REGISTRY: Mapping[str, TermSpec] = {
     "released": TermSpec(released, (1,)),
     "stable": TermSpec(stable, (1,)),
     "inside_fraction": TermSpec(inside_fraction, (2,)),
-}
-
-#: Terms of the schema whose state features no family has yet, and what they would read.
-UNMEASURED: Mapping[str, str] = {
-    "joint_fraction": "a joint's opening",
-    "insertion_depth": "the depth of an inserted part",
+    "joint_fraction": TermSpec(joint_fraction, (1,)),
+    "insertion_depth": TermSpec(insertion_depth, (2,)),
 }
 
 
 def resolve(term: Term, schema: FeatureSchema) -> Callable[[View], np.ndarray]:
     """The function View → ``[...]`` of one term, with names, roles and scale checked.
 
-    Raises :class:`ProgramError` on a term that the family's state cannot measure, a wrong number
-    of roles, an unknown role, a pair of roles whose touch is not recorded, or a scale on a term
+    Raises :class:`ProgramError` on a wrong number of roles, an unknown role, a pair of roles whose touch is not recorded, or a scale on a term
     that takes none.
     """
-    if term.term in UNMEASURED:
-        raise ProgramError(
-            f"term {term.term!r} needs {UNMEASURED[term.term]}, which is not among the state "
-            f"features of this family.",
-            allowed=suggest(term.term, REGISTRY),
-        )
     spec = REGISTRY[term.term]
     if len(term.roles) not in spec.arity:
         raise ProgramError(
@@ -199,8 +208,8 @@ def _check_roles(term: Term, schema: FeatureSchema) -> None:
             f"term {term.term!r} got the roles {term.roles!r}.",
             allowed="different roles, at least one of them an object",
         )
-    if term.term == "contact" and not set(term.roles) & {GRIPPER, TABLE, RECEPTACLE}:
+    if term.term == "contact" and not set(term.roles) & set(TOUCHED):
         raise ProgramError(
             f"term 'contact' got the roles {term.roles!r}, whose touch is not recorded.",
-            allowed="an object with 'gripper', 'table' or 'receptacle'",
+            allowed="an object with " + ", ".join(map(repr, TOUCHED)),
         )

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from coda_envs.errors import ProgramError, SceneError
-from coda_envs.factors import DIGITS, ContinuousFactor, DiscreteFactor, FactorSpace, Value
+from coda_envs.factor import DIGITS, ContinuousFactor, DiscreteFactor, Value
+from coda_envs.factors import FactorSpace
 from coda_envs.programs.diagnosis import Diagnosis
 from coda_envs.programs.generation import GenerationProgram, Guard, SampleEdit
 

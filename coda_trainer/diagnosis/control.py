@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from coda_envs.errors import ProgramError
-from coda_envs.factors import Value
+from coda_envs.factor import Value
 from coda_envs.programs.diagnosis import Diagnosis
 from coda_envs.scene import Scene
 from coda_trainer.diagnosis import rule

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from coda_envs.factors import ContinuousFactor, Value
+from coda_envs.factor import ContinuousFactor, Value
 from coda_envs.programs.diagnosis import Diagnosis, Direction
 from coda_trainer.diagnosis.base import DiagnosisContext
 from coda_trainer.diagnosis.evidence import observed

@@ -20,7 +20,8 @@ from functools import cached_property
 
 import numpy as np
 
-from coda_envs.factors import ContinuousFactor, FactorSpace, Value
+from coda_envs.factor import ContinuousFactor, Value
+from coda_envs.factors import FactorSpace
 from coda_envs.programs.diagnosis import Direction
 
 #: Standard errors that the bound lies under the estimate, and the weight of "none of these factors"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from coda_envs.factors import ContinuousFactor, Value
+from coda_envs.factor import ContinuousFactor, Value
 from coda_envs.programs.diagnosis import Alternative, Diagnosis
 from coda_envs.scene import Scene
 from coda_trainer.diagnosis.base import DiagnosisContext

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from coda_envs.errors import HeldOutError
-from coda_envs.factors import ContinuousFactor, DiscreteFactor, Value
+from coda_envs.factor import ContinuousFactor, DiscreteFactor, Value
 from coda_envs.family import TaskFamily
 from coda_envs.scene import Scene
 from coda_trainer.diagnosis.ranking import middle_and_deviation
@@ -165,7 +165,7 @@ class TripleMaker:
                 if not low <= float(value) <= high:
                     continue
             edited = scene.edit_many({path: value})
-            usable = self.family.problem(edited.values) is None
+            usable = self.family.flaw(edited.values) is None
             if usable and self.family.region(edited) == "generator":
                 yield edited
 

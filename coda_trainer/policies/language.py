@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from coda_envs.arena import COLORS, SHAPES
+from coda_envs.props import COLORS, SHAPES
 
 COLOUR_WORDS = tuple(COLORS)
 SHAPE_WORDS = tuple(SHAPES)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from coda_envs.arena import COLORS, SHAPES
+from coda_envs.props import COLORS, SHAPES
 from coda_envs.sensing import SLOT_COLUMNS
 from coda_trainer.policies.language import COLOUR_WORDS, N_PHRASES, N_WORDS, SHAPE_WORDS
 from coda_trainer.policies.scaling import Scaling

@@ -173,5 +173,5 @@ def check_own_scene(scene: Scene, config: RunConfig) -> None:
         raise HeldOutError(
             f"the scene lies in the region of the suite {region!r}, which is kept for testing.",
             allowed="scenes outside the held-out regions",
-            remedy=f"change one of {', '.join((*family.space.cells, *family.space.combinations))}",
+            remedy=f"change one of {', '.join(family.space.key_paths)}",
         )

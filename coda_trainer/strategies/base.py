@@ -8,7 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from coda_envs.engine.proposals import Generated, generate
+from coda_envs.engine.proposals import generate
+from coda_envs.engine.trace import Generated
 from coda_envs.programs.generation import GenerationProgram
 from coda_envs.scene import Scene
 from coda_trainer.episode import Episode
