@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal, SupportsFloat
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat
 
 import gymnasium as gym
 import mujoco
@@ -21,8 +19,8 @@ from coda_envs.factor import RangeName
 from coda_envs.family import get_family
 from coda_envs.instruction import encode_instruction
 from coda_envs.observations import OBS_MODES, WITH_IMAGES, Obs, ObsMode, observation_space
-from coda_envs.programs.potential import PotentialProgram
-from coda_envs.rendering import Channel
+from coda_envs.programs.potential import read_program
+from coda_envs.rendering import Channel, has_display
 from coda_envs.scene import Scene
 from coda_envs.scene_source import make_source
 from coda_envs.sensing import (
@@ -32,7 +30,9 @@ from coda_envs.sensing import (
 )
 from coda_envs.text2potential.evaluate import Potential, compile_potential
 from coda_envs.text2potential.wrapper import shaping
-from coda_envs.viewer import Window, display_expected
+
+if TYPE_CHECKING:
+    from coda_envs.viewer import Window
 
 RewardMode = Literal["sparse", "shaped"]
 
@@ -118,11 +118,12 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         self.max_steps = max_steps or round(self.family.max_seconds * control_hz)
         self.potential: Potential | None = None
         if reward_mode == "shaped":
-            self.potential = compile_potential(self._program(potential), self.family.schema)
+            program = self.family.template if potential is None else read_program(potential)
+            self.potential = compile_potential(program, self.family.schema)
         elif potential is not None:
             raise SceneError("potential= is set, but reward_mode is 'sparse'.",
                              remedy="pass reward_mode='shaped'")  # fmt: skip
-        modes = self.metadata["render_modes"] if display_expected() else ["rgb_array"]
+        modes = self.metadata["render_modes"] if has_display() else ["rgb_array"]
         self.metadata = {"render_modes": modes, "render_fps": control_hz}
         blocks = round(1.0 / control_hz / robot.TIMESTEP) // _BLOCK
         # Shares of the way to the new joint targets, one a block of physics steps: [blocks, 1].
@@ -134,7 +135,7 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         self._cache = CompileCache()
         self._controller = robot.Controller(steps=IK_STEPS[control_hz])
         self._cameras = Cameras()
-        self._window = Window(control_hz)
+        self._window: Window | None = None
         self._targets = np.array(robot.HOME)
         self._command = -1.0
         self._steps = 0
@@ -199,17 +200,20 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         Raises :class:`coda_envs.errors.CodaError` where no window can be opened.
         """
         if self.render_mode == "human":
-            self._window.show(self.scene.id, self.model, self.data)
-        return (
-            self.picture("agentview", *self.render_size)
-            if self.render_mode == "rgb_array"
-            else None
-        )
+            if self._window is None:
+                from coda_envs.viewer import Window
+
+                self._window = Window(self.control_hz)
+            self._window.show(self.model, self.data)
+        if self.render_mode != "rgb_array":
+            return None
+        return self.picture("agentview", *self.render_size)
 
     def close(self) -> None:
         """Free the renderer and close the window. Both come back when they are needed again."""
         self._cameras.close()
-        self._window.close()
+        if self._window is not None:
+            self._window.close()
 
     # State -------------------------------------------------------------------------------------
 
@@ -385,17 +389,6 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
             info["potential"] = float(self.potential(self.features))
             info["stage"] = int(self.potential.stage(self.features))
         return info
-
-    def _program(self, potential: str | Mapping[str, Any] | None) -> PotentialProgram:
-        """The family's template, a program as data, or one read from a JSON file."""
-        if potential is None:
-            return self.family.template
-        if isinstance(potential, str):
-            try:
-                potential = json.loads(Path(potential).read_text(encoding="utf-8"))
-            except (OSError, ValueError) as error:
-                raise SceneError(f"potential={potential!r} cannot be read: {error}") from error
-        return PotentialProgram.parse(potential, "potential=")
 
 
 def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:

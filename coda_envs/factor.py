@@ -105,10 +105,16 @@ class ContinuousFactor(_Base):
         """Whether ``value`` lies outside the generator range."""
         return not self.generator[0] - 1e-9 <= float(value) <= self.generator[1] + 1e-9
 
+    def edges(self, index: int) -> tuple[float, float]:
+        """Lower and upper edge of a bin of the generator range."""
+        low, high = self.generator
+        width = (high - low) / self.bins
+        return low + index * width, low + (index + 1) * width
+
     def sample_bin(self, rng: np.random.Generator, index: int) -> float:
         """One value, uniform over a bin of the generator range."""
-        low, high = self.generator
-        return float(low + (high - low) * (index + rng.random()) / self.bins)
+        low, high = self.edges(index)
+        return float(rng.uniform(low, high))
 
     def check(self, value: Any) -> float:
         """``value`` as a float inside its limits, or a :class:`SceneError`."""
@@ -183,7 +189,9 @@ class DiscreteFactor(_Base):
     def check(self, value: Any) -> int | str:
         """``value`` if it is one of the choices, else a :class:`SceneError`."""
         choices = self.choices
-        if isinstance(value, bool) or value not in choices:
+        # An array, for one, cannot be looked for among the choices.
+        known = isinstance(value, (int, float, str)) and not isinstance(value, bool)
+        if not known or value not in choices:
             raise SceneError(
                 f"{self.path} is {short(value)}, not one of its choices.",
                 allowed=suggest(short(value).strip("'"), map(str, choices)),

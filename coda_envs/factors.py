@@ -98,7 +98,7 @@ class FactorSpace(Declared):
             return self.by_path[path]
         except KeyError:
             raise SceneError(
-                f"{path!r} is not a factor of the family {self.family!r}.",
+                f"{short(path)} is not a factor of the family {self.family!r}.",
                 allowed=suggest(path, self.by_path),
             ) from None
 
@@ -194,11 +194,17 @@ class FactorSpace(Declared):
             "mixed",
         )
 
-    def sample_keys(self, rng: np.random.Generator, region: Region) -> dict[str, Value]:
-        """Values of the key factors in a region, uniform over its part of the generator range.
+    def sample_keys(
+        self,
+        rng: np.random.Generator,
+        region: Region,
+        fixed: Mapping[str, Value] | None = None,
+        ranges: Mapping[str, tuple[float, float]] | None = None,
+    ) -> dict[str, Value]:
+        """Values of the key factors in a region: a cell, then a place in it, both uniform.
 
-        ``ood-far`` has none of its own and takes the generator's. Raises :class:`SceneError` for
-        ``mixed``, or where the region has no cell.
+        Only cells that ``fixed`` values and ``ranges`` meet. ``ood-far`` has no cells of its own
+        and takes the generator's. Raises :class:`SceneError` for ``mixed``, or where no cell fits.
         """
         wanted = "generator" if region == "ood-far" else region
         labels = next((parts for parts, name in _REGIONS.items() if name == wanted), None)
@@ -209,13 +215,42 @@ class FactorSpace(Declared):
             )
         values: dict[str, Value] = {}
         for group, label in zip(GROUPS, labels, strict=True):
-            cells = self._cells_of[group][label]
+            paths = self.keys[group]
+            demands = [self._demand(path, fixed or {}, ranges or {}) for path in paths]
+            bins = [b for b, _ in demands]
+            cells = [
+                cell
+                for cell in self._cells_of[group][label]
+                if all(b is None or i in b for i, b in zip(cell, bins, strict=True))
+            ]
             if not cells:
-                raise SceneError(f"{self.family!r} has no {group} cell in the part {label!r}.")
+                raise SceneError(
+                    f"no {group} cell of {self.family!r} in the part {label!r} is as asked for.",
+                    remedy="fix fewer factors, or other values",
+                )
             cell = cells[int(rng.integers(len(cells)))]
-            for path, index in zip(self.keys[group], cell, strict=True):
-                values[path] = self.by_path[path].sample_bin(rng, index)
+            for path, index, (_, ends) in zip(paths, cell, demands, strict=True):
+                factor = self.by_path[path]
+                if ends is not None and isinstance(factor, ContinuousFactor):
+                    edges = factor.edges(index)
+                    low, high = max(edges[0], ends[0]), min(edges[1], ends[1])
+                    values[path] = float(rng.uniform(low, high))
+                else:
+                    values[path] = factor.sample_bin(rng, index)
         return values
+
+    def _demand(
+        self, path: str, fixed: Mapping[str, Value], ranges: Mapping[str, tuple[float, float]]
+    ) -> tuple[set[int] | None, tuple[float, float] | None]:
+        """The bins of a key factor that meet what is asked for (None: any), and the interval."""
+        factor = self.by_path[path]
+        if path in fixed:
+            return {factor.bin(fixed[path])}, None
+        if path in ranges and isinstance(factor, ContinuousFactor):
+            low, high = ranges[path]
+            edges = [factor.edges(i) for i in range(factor.bins)]
+            return {i for i, (a, b) in enumerate(edges) if a < high and low < b}, (low, high)
+        return None, None
 
     @cached_property
     def key_paths(self) -> tuple[str, ...]:

@@ -129,10 +129,11 @@ class TaskFamily(ABC):
         """The same scene with its values checked and normalised. Raises :class:`SceneError`."""
         values = self.space.check(scene.values)
         goal = self.goal(values)
-        if scene.task.goal != goal:
+        given = scene.task.goal
+        if given != goal:
             raise SceneError(
-                f"task.goal is {scene.task.goal.predicate}{scene.task.goal.roles}.",
-                allowed=f"{goal.predicate}{goal.roles}",
+                f"task.goal is {short(given.predicate)} of {short(given.roles)}.",
+                allowed=f"{goal.predicate!r} of {goal.roles}",
                 remedy="correct task.goal",
             )
         task = scene.task
@@ -216,7 +217,7 @@ class TaskFamily(ABC):
         problem: str | None = None
         ranges = ranges or {}
         for _ in range(MAX_TRIES):
-            values = self._draw(rng, within, region, fixed or {}, ranges)
+            values = self.draw(rng, within, region, fixed or {}, ranges)
             if self.space.region(values) != region:
                 problem = f"lies outside the region {region!r}"
                 continue
@@ -225,15 +226,13 @@ class TaskFamily(ABC):
                 continue
             problem = self.flaw(values)
             if problem is None:
-                scene = self.scene(values)
-                wording = self.unseen_wording(values) if region == "ood-far" else None
-                return self._reworded(scene, wording) if wording else scene
+                return self.worded(values, region)
         raise SceneError(
             f"no scene of {self.name!r} found in {MAX_TRIES} draws; the last one {problem}.",
             remedy="fix fewer factors, or other values",
         )
 
-    def _draw(
+    def draw(
         self,
         rng: np.random.Generator,
         within: RangeName,
@@ -241,12 +240,16 @@ class TaskFamily(ABC):
         fixed: Mapping[str, Value],
         ranges: Mapping[str, tuple[float, float]],
     ) -> dict[str, Value]:
-        """Values of one draw, rounded, so that the region is judged on what the scene will say."""
+        """Values of one draw, as :meth:`sample` makes it, before anything is judged.
+
+        Rounded, so that the region is judged on what the scene will say.
+        """
         drawn = {path: float(rng.uniform(*ends)) for path, ends in ranges.items()}
         given: dict[str, Value] = {**drawn, **fixed}
         if region != "generator" or within == "generator":
             # Cells are as large as each other: a cell, then a place in it, is uniform.
-            within, given = "generator", {**given, **self.space.sample_keys(rng, region), **fixed}
+            keys = self.space.sample_keys(rng, region, fixed, ranges)
+            within, given = "generator", {**given, **keys, **fixed}
         values = self.space.sample(rng, within, given)
         if region == "ood-far":
             values = self._taken_far(rng, values)
@@ -265,8 +268,11 @@ class TaskFamily(ABC):
         far = {able[i].path: able[i].sample_far(rng) for i in sorted(picked)}
         return self.space.sample(rng, "generator", {**values, **far})
 
-    def _reworded(self, scene: Scene, wording: str) -> Scene:
-        return self._assemble(scene.values, scene.task.goal, wording, ())
+    def worded(self, values: Mapping[str, Value], region: Region) -> Scene:
+        """The scene with these values; in ``ood-far`` with words that no other scene has."""
+        scene = self.scene(values)
+        wording = self.unseen_wording(values) if region == "ood-far" else None
+        return self._assemble(scene.values, scene.task.goal, wording, ()) if wording else scene
 
 
 def register_family(family: TaskFamily) -> None:

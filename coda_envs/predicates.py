@@ -93,6 +93,10 @@ def _larger(one: Any, two: Any) -> Any:
     return max(one, two) if isinstance(one, float) else np.maximum(one, two)
 
 
+def _smaller(one: Any, two: Any) -> Any:
+    return min(one, two) if isinstance(one, float) else np.minimum(one, two)
+
+
 def near(view: View, role: str) -> np.ndarray:
     """The point between the fingertips is within ``REACH`` of the object."""
     gap = view.gripper_position() - view.position(role)
@@ -149,7 +153,8 @@ def placed(view: View, role: str, receptacle: str) -> np.ndarray:
         # The answer after almost every step; what follows could not change it.
         return touching
     resting = touching & released(view, role) & stable(view, role)
-    done: np.ndarray = resting & at(view, role, receptacle) & _flat(view, role, receptacle)
+    flat = _flat(view, role, view.of(receptacle, "surface_z"))
+    done: np.ndarray = resting & at(view, role, receptacle) & flat
     return done
 
 
@@ -191,10 +196,67 @@ def inside(view: View, role: str, receptacle: str) -> np.ndarray:
     return done
 
 
-def _flat(view: View, role: str, receptacle: str) -> np.ndarray:
-    """A face of the object lies on the receptacle's surface: it stands, or lies on a side."""
+def on_top(view: View, role: str, base: str) -> np.ndarray:
+    """A face of the object lies on the base's upper side and touches it, its middle over the
+    base's; held or not, moving or not. In a socket or on one is not on top.
+
+    Touch is recorded of the target and of the receptacle: ``base`` is one of them.
+    """
+    touching = view.of(role, "on_target" if base == "target" else "supported") > 0.5
+    if view.one_state and not touching:
+        return touching
+    # A base that has been tipped over lies on a long side.
+    upright = abs(view.of(base, "upright"))
+    side = _smaller(view.of(base, "half_x"), view.of(base, "half_y"))
+    top = view.of(base, "z") + upright * view.of(base, "half_z") + _lean(upright) * side
+    middle = view.horizontal_gap(role, base) < view.of(base, "inner")
+    hollow = view.of(base, "depth") > 0.0
+    # No hollow base: ~ would turn a Python bool into a number.
+    carried: np.ndarray = touching & middle & _flat(view, role, top) & (hollow ^ True)
+    return carried
+
+
+def stacked(view: View, role: str, base: str) -> np.ndarray:
+    """On top of the base, let go, and at rest, and so is the base: on the table, or the target on
+    the receptacle."""
+    on = on_top(view, role, base)
+    if view.one_state and not on:
+        return on
+    carried = (view.of(base, "table") > 0.5) | (view.of(base, "supported") > 0.5)
+    done: np.ndarray = on & carried
+    for each in (role, base):
+        done = done & released(view, each) & stable(view, each)
+    return done
+
+
+def inserted(view: View, role: str, socket: str) -> np.ndarray:
+    """Upright on the floor of the socket's hole, touching it, let go, and at rest."""
+    touching = view.of(role, "supported") > 0.5
+    if view.one_state and not touching:
+        return touching
+    above = view.of(role, "z") - view.of(role, "half_z") - view.of(socket, "surface_z")
+    down = (view.of(role, "upright") > math.cos(FLAT_TURN)) & (abs(above) < FLAT_GAP)
+    hole = (view.of(socket, "depth") > 0.0) & (
+        view.horizontal_gap(role, socket) < view.of(socket, "inner")
+    )
+    done: np.ndarray = touching & down & hole & released(view, role) & stable(view, role)
+    return done
+
+
+def assembled(view: View, role: str, base: str, then: str) -> np.ndarray:
+    """The object is stacked on the base or, where that is a socket, inserted into it; and ``then``,
+    if the scene has it, is stacked on the object."""
+    first = stacked(view, role, base) | inserted(view, role, base)
+    if view.one_state and not first:
+        return first
+    done: np.ndarray = first & ((view.of(then, "present") < 0.5) | stacked(view, then, role))
+    return done
+
+
+def _flat(view: View, role: str, surface: Any) -> np.ndarray:
+    """A face of the object lies on the surface at this height: it stands, or lies on a side."""
     upright = abs(view.of(role, "upright"))
-    height = view.of(role, "z") - view.of(receptacle, "surface_z")
+    height = view.of(role, "z") - surface
     standing = abs(height - view.of(role, "half_z")) < FLAT_GAP
     # Which side it lies on, only the height tells: one that leans on an edge is higher.
     lying = (abs(height - view.of(role, "half_x")) < FLAT_GAP) | (
@@ -209,11 +271,14 @@ def _underside(view: View, role: str) -> np.ndarray:
     """Height of the lowest point, for any tilt (bounded by the half extents)."""
     upright = abs(view.of(role, "upright"))
     side = _larger(view.of(role, "half_x"), view.of(role, "half_y"))
-    # Rounding can take the cosine past 1.
-    lean = _sqrt(_larger(1.0 - upright * upright, 0.0))
-    reach = upright * view.of(role, "half_z") + lean * side
+    reach = upright * view.of(role, "half_z") + _lean(upright) * side
     underside: np.ndarray = view.of(role, "z") - reach
     return underside
+
+
+def _lean(upright: Any) -> Any:
+    """Sine of the tilt whose cosine is given; rounding can take the cosine past 1."""
+    return _sqrt(_larger(1.0 - upright * upright, 0.0))
 
 
 @dataclass(frozen=True)
@@ -240,6 +305,10 @@ REGISTRY: dict[str, Predicate] = {
         ("shut", shut, 1),
         ("within", within, 2),
         ("inside", inside, 2),
+        ("on_top", on_top, 2),
+        ("stacked", stacked, 2),
+        ("inserted", inserted, 2),
+        ("assembled", assembled, 3),
     )
 }
 

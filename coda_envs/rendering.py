@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import weakref
 from collections.abc import Collection
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import mujoco
 import numpy as np
@@ -20,23 +21,57 @@ CHANNELS: tuple[Channel, ...] = ("rgb", "depth", "segmentation")
 # Drawing with both, a pixel holds the number of what is seen there, and edges are not smoothed.
 _NUMBERED = (mujoco.mjtRndFlag.mjRND_SEGMENT, mujoco.mjtRndFlag.mjRND_IDCOLOR)
 
-_open: weakref.WeakSet[OffscreenRenderer] = weakref.WeakSet()
+_open: weakref.WeakSet[Closable] = weakref.WeakSet()
+
+
+class Closable(Protocol):
+    """What holds a GL context."""
+
+    def close(self) -> None:
+        """Free the context; once is enough."""
+
+
+def close_at_exit(holder: Closable) -> None:
+    """Have what is still open at exit freed while the GL library is there."""
+    _open.add(holder)
+    # Registered anew, so that it runs before the GL library's own exit handler.
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)
 
 
 def _close_all() -> None:
-    """Free what is still open at exit, while the GL library is there."""
-    for renderer in list(_open):
-        renderer.close()
+    for holder in list(_open):
+        holder.close()
+
+
+def has_display() -> bool:
+    """Whether a window can be thought of here: everywhere but on Linux without a display."""
+    return not sys.platform.startswith("linux") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )
+
+
+def uses_egl() -> bool:
+    """Whether MUJOCO_GL names EGL *now*: MuJoCo looks only when it is imported, which a user's
+    program may have done before coda_envs chose EGL."""
+    return os.environ.get("MUJOCO_GL", "").lower() == "egl"
 
 
 def _context_class() -> Any:
-    """The kind of GL context that MUJOCO_GL names *now*: MuJoCo looks only when it is imported,
-    which a user's program may have done before coda_envs chose EGL."""
-    if os.environ.get("MUJOCO_GL", "").lower() == "egl":
+    """The kind of GL context to draw in where there is no window."""
+    if uses_egl():
         from mujoco.egl import GLContext
 
         return GLContext
     return mujoco.GLContext
+
+
+def new_scene(model: mujoco.MjModel) -> mujoco.MjvScene:
+    """A scene to draw this model with; no shadows, which take longer than all the rest."""
+    scene = mujoco.MjvScene(model, maxgeom=model.ngeom + 100)
+    scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False
+    scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
+    return scene
 
 
 class OffscreenRenderer:
@@ -61,10 +96,7 @@ class OffscreenRenderer:
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
         self._context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR.value
         self._closed = False
-        _open.add(self)
-        # Registered anew, so that it runs before the GL library's own exit handler.
-        atexit.unregister(_close_all)
-        atexit.register(_close_all)
+        close_at_exit(self)
         self._option = mujoco.MjvOption()
         self._camera = mujoco.MjvCamera()
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
@@ -110,10 +142,7 @@ class OffscreenRenderer:
     def _look(self, model: mujoco.MjModel, data: mujoco.MjData, camera: str) -> mujoco.MjvScene:
         """The scene as it is now, from this camera."""
         if self._scene is None or self._model is not model:
-            self._scene = mujoco.MjvScene(model, maxgeom=model.ngeom + 100)
-            self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False
-            self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
-            self._model = model
+            self._scene, self._model = new_scene(model), model
         self._camera.fixedcamid = model.camera(camera).id
         everything = mujoco.mjtCatBit.mjCAT_ALL.value
         mujoco.mjv_updateScene(

@@ -172,7 +172,7 @@ def parse_scene(data: Any, source: str = "scene") -> Scene:
         raise SceneError(f"{source} is nested too deeply.") from error
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(p) for p in first["loc"] if p not in ("float", "int", "str", "bool"))
+        where = ".".join(map(_key, (p for p in first["loc"] if p not in _LEAF_TYPES)))
         more = error.error_count() - 1
         raise SceneError(
             f"{source}: {where or 'scene'} is {short(first.get('input'))}: {first['msg']}"
@@ -187,6 +187,16 @@ def parse_scene(data: Any, source: str = "scene") -> Scene:
         ) from error
 
 
+#: What pydantic adds to the place of an error in a leaf: the types it has tried.
+_LEAF_TYPES = ("float", "int", "str", "bool")
+
+
+def _key(part: str | int) -> str:
+    """A key as a message shows it: plain words as they are, all else escaped and cut short."""
+    text = str(part)
+    return text if text.isidentifier() and len(text) <= 60 else short(part)
+
+
 def load_scene(path: Path | str) -> Scene:
     """Read a scene from a YAML or JSON file; see :func:`parse_scene` for the errors."""
     path = Path(path)
@@ -194,9 +204,10 @@ def load_scene(path: Path | str) -> Scene:
         with path.open("rb") as file:
             # Not by the file's size, which a pipe or a device does not have.
             content = file.read(MAX_BYTES + 1)
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        # ValueError: a zero character in the path.
         raise SceneError(
-            f"scene file {path} cannot be read: {error.strerror}.",
+            f"scene file {path} cannot be read: {getattr(error, 'strerror', None) or error}.",
             remedy="write one with `coda scene new --family pick-place > my_scene.yaml`",
         ) from error
     if len(content) > MAX_BYTES:

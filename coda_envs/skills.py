@@ -138,7 +138,7 @@ class Hand:
     def move(
         self, to: np.ndarray | tuple[float, float, float], turn: float, grip: float
     ) -> np.ndarray:
-        """The action ``[7]`` that covers a share of the way ``to [3]`` (m) and of ``turn`` (rad)."""
+        """The action ``[7]`` that covers a share of the way ``to [3]`` (m) and of ``turn``."""
         action = np.zeros(7)
         action[:3] = self._gain * np.asarray(to) / POSITION_SCALE
         action[:3] = np.clip(action[:3], -self._speed, self._speed)

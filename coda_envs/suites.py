@@ -1,54 +1,133 @@
 """Suites: frozen scenes to measure on, stored with their certificates.
 
-``seed`` is drawn from the seed range; ``ood-dev`` and ``ood`` from the whole generator range, in
-cells and combinations that no training scene may lie in. All tuning happens on ``ood-dev``.
+``seed`` is drawn from the seed range; the others from cells, or beyond the ranges, where no
+training scene may lie. All tuning happens on ``ood-dev``. Apart from ``seed``, half of a suite's
+scenes are drawn wide and half are divided evenly among the family's declared difficulty
+interactions and the thirds of their magnitude.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from coda_envs.errors import SceneError
+from coda_envs.factors import Region
 from coda_envs.family import TaskFamily, family_names, get_family
+from coda_envs.interactions import THIRDS, Interaction, load_interactions, sample_interaction
 from coda_envs.scene import Scene, parse_scene
 from coda_envs.validity import Certificate, engine_fingerprint, validate
 
-#: Name → (range, region, seed). The seeds are part of the suites' definition.
-SUITES = {
-    "seed": ("seed", "generator", 101),
-    "ood-dev": ("generator", "ood-dev", 102),
-    "ood": ("generator", "ood", 103),
+
+@dataclass(frozen=True)
+class SuiteSpec:
+    """What defines a suite: the region, the seed of its draws, and whether it is stratified."""
+
+    region: Region
+    seed: int
+    stratified: bool = True
+    size: int = 200
+
+
+SUITES: dict[str, SuiteSpec] = {
+    "seed": SuiteSpec("generator", 101, stratified=False),
+    "ood-dev": SuiteSpec("ood-dev", 102),
+    "ood": SuiteSpec("ood", 103),
+    "ood-spatial": SuiteSpec("ood-spatial", 104, size=100),
+    "ood-attribute": SuiteSpec("ood-attribute", 105, size=100),
+    "ood-task": SuiteSpec("ood-task", 106, size=100),
+    "ood-far": SuiteSpec("ood-far", 107, stratified=False, size=100),
 }
-#: Scenes in each suite.
-SIZE = 200
+#: Draws for each scene of a suite before its stratum is given up for a wide one.
+DRAWS = 30
 
 
-def freeze(family: TaskFamily, name: str, size: int = SIZE) -> list[tuple[Scene, Certificate]]:
-    """Draw a suite's scenes afresh and certify them; those that fail a check are left out."""
-    within, region, seed = SUITES[name]
-    rng = np.random.default_rng(seed)
-    kept: list[tuple[Scene, Certificate]] = []
-    while len(kept) < size:
-        scene = family.sample(rng, within, region)  # type: ignore[arg-type]
-        certificate = validate(scene)
-        if certificate.passed:
-            kept.append((scene, certificate))
-    return kept
+@dataclass(frozen=True)
+class Stratum:
+    """The part of a suite that a scene was drawn for; ``wide`` without an interaction."""
+
+    interaction: str = "wide"
+    third: int = 0
 
 
-def write(path: Path, suite: list[tuple[Scene, Certificate]]) -> None:
-    """Store a suite as JSON Lines: ``{"scene": …, "certificate": …}``."""
-    lines = [
-        json.dumps({"scene": s.to_dict(), "certificate": c.to_dict()}, sort_keys=True)
-        for s, c in suite
+@dataclass(frozen=True)
+class Entry:
+    """A scene of a suite, its certificate, and the stratum it was drawn for."""
+
+    scene: Scene
+    certificate: Certificate
+    stratum: Stratum
+
+    def to_json(self) -> str:
+        """One line of the suite's file."""
+        return json.dumps(
+            {
+                "scene": self.scene.to_dict(),
+                "certificate": self.certificate.to_dict(),
+                "stratum": {"interaction": self.stratum.interaction, "third": self.stratum.third},
+            },
+            sort_keys=True,
+        )
+
+
+def strata(interactions: Sequence[Interaction], size: int) -> list[Stratum]:
+    """The strata of a stratified suite's scenes, in order: wide ones and the others in turn."""
+    parts = [Stratum(i.name, part) for i in interactions for part in range(THIRDS)]
+    return [
+        parts[number // 2 % len(parts)] if number % 2 and parts else Stratum()
+        for number in range(size)
     ]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def freeze(family: TaskFamily, name: str, size: int | None = None) -> Iterator[Entry]:
+    """Draw a suite's scenes afresh and certify them; those that fail a check are left out.
+
+    A stratum that the suite's region does not have gives its place to a wide scene.
+    """
+    spec = SUITES[name]
+    rng = np.random.default_rng(spec.seed)
+    interactions = {i.name: i for i in load_interactions(family)} if spec.stratified else {}
+    seen: set[str] = set()
+    for wanted in strata(tuple(interactions.values()), size or spec.size):
+        yield _certified(family, name, rng, wanted, interactions.get(wanted.interaction), seen)
+
+
+def _certified(
+    family: TaskFamily,
+    name: str,
+    rng: np.random.Generator,
+    wanted: Stratum,
+    interaction: Interaction | None,
+    seen: set[str],
+) -> Entry:
+    """The next scene of a stratum that passes every check and is not in the suite yet."""
+    spec = SUITES[name]
+    for _ in range(DRAWS):
+        if interaction is None:
+            within = "seed" if name == "seed" else "generator"
+            scene = family.sample(rng, within, spec.region)  # type: ignore[arg-type]
+        else:
+            try:
+                scene = sample_interaction(family, interaction, rng, spec.region, wanted.third)
+            except SceneError:
+                break
+        certificate = validate(scene)
+        if certificate.passed and scene.id not in seen:
+            seen.add(scene.id)
+            return Entry(scene, certificate, wanted)
+    if interaction is None:
+        raise SceneError(
+            f"{DRAWS} scenes in a row of {family.name!r} in {spec.region!r} fail a check; "
+            f"the last one {certificate.reason}: {certificate.checks[-1].detail}."
+        )
+    return _certified(family, name, rng, Stratum(), None, seen)
 
 
 def read_records(family: TaskFamily, name: str) -> list[dict[str, Any]]:
@@ -58,6 +137,11 @@ def read_records(family: TaskFamily, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def read_strata(family: TaskFamily, name: str) -> list[Stratum]:
+    """The strata of a suite's scenes, in order."""
+    return [Stratum(**record["stratum"]) for record in read_records(family, name)]
+
+
 def verify(family: TaskFamily, name: str, first: int | None = None) -> list[str]:
     """Recompute the certificates of a suite; what differs, in words (empty: nothing).
 
@@ -65,7 +149,7 @@ def verify(family: TaskFamily, name: str, first: int | None = None) -> list[str]
     the engine's fingerprint are drift.
     """
     problems: list[str] = []
-    region = SUITES[name][1]
+    region = SUITES[name].region
     for number, record in enumerate(read_records(family, name)[:first]):
         scene = parse_scene(record["scene"], f"{name}[{number}]")
         stored = record["certificate"]
@@ -91,15 +175,18 @@ def _close(now: Sequence[float], stored: Sequence[float]) -> bool:
 
 
 def main() -> None:
-    """``python -m coda_envs.suites FOLDER``: freeze the suites of every family into its folder."""
-    folder = Path(sys.argv[1])
-    for family_name in family_names():
+    """``python -m coda_envs.suites FOLDER [FAMILY ...]``: freeze the families' suites."""
+    folder, chosen = Path(sys.argv[1]), sys.argv[2:]
+    for family_name in chosen or family_names():
         family = get_family(family_name)
         target = folder / family_name.replace("-", "_") / "suites"
         target.mkdir(parents=True, exist_ok=True)
         for name in SUITES:
-            write(target / f"{name}.jsonl", freeze(family, name))
-            print(f"{family_name}: {name} frozen")
+            entries = list(freeze(family, name))
+            lines = "".join(f"{entry.to_json()}\n" for entry in entries)
+            (target / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+            wide = sum(entry.stratum.interaction == "wide" for entry in entries)
+            print(f"{family_name}: {name}, {len(entries)} scenes, {wide} of them wide", flush=True)
 
 
 if __name__ == "__main__":

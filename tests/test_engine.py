@@ -9,11 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 from env_cases import FAMILY, scene
+from faulty_families import Faulty
 
+from coda_envs import family as family_module
 from coda_envs.engine import proposals
-from coda_envs.engine.proposals import BUDGET, REPAIRS, Generated, explore, generate
+from coda_envs.engine.proposals import BUDGET, PATIENCE, REPAIRS, explore, generate, propose
+from coda_envs.engine.trace import Generated
+from coda_envs.errors import HeldOutError, ProgramError, SceneError
+from coda_envs.family import BUILT_IN, get_family, register_family
 from coda_envs.programs import GenerationProgram
-from coda_envs.validity import CHECKS, validate
+from coda_envs.scene import Scene
+from coda_envs.validity import FAMILY_ERROR, REASONS, validate
 
 
 def program(*edits: dict[str, Any], **more: Any) -> GenerationProgram:
@@ -47,48 +53,90 @@ def run(n: int, seed: int = 0, **options: Any) -> Generated:
     return generate(FAMILY, n, np.random.default_rng(seed), source="test", **options)
 
 
-def test_wide_scenes_are_valid_lie_in_the_region_and_leave_a_full_trace() -> None:
-    made = run(20)
-    assert len(made.scenes) == 20
-    accepted = [t for t in made.traces if t.outcome == "accepted"]
-    assert [t.scene_id for t in accepted] == [s.id for s in made.scenes]
+@pytest.mark.parametrize("name", list(BUILT_IN))
+def test_wide_scenes_are_valid_lie_in_the_region_and_leave_a_full_trace(name: str) -> None:
+    family = get_family(name)
+    made = generate(family, 10, np.random.default_rng(0), source="test")
+    assert len(made.scenes) == 10
+    assert [t.scene_id for t in made.traces if t.accepted] == [s.id for s in made.scenes]
     for at in made.scenes:
-        assert FAMILY.region(at) == "generator"
+        assert family.region(at) == "generator"
         assert validate(at, solve_tries=0).passed
     for trace in made.traces:
         assert trace.source == "test"
-        assert trace.outcome in ("accepted", "no base", *CHECKS)
-        assert trace.outcome == "accepted" or trace.detail
+        assert trace.outcome in ("accepted", "no base", *REASONS)
+        assert trace.accepted or trace.detail
         assert len(trace.repairs) <= REPAIRS
+        assert len(trace.certificates) >= len(trace.repairs)
         assert not (trace.first_try and trace.repairs)
-        json.dumps(trace.to_dict(), allow_nan=False)
-    first_try = sum(t.outcome == "accepted" and not t.repairs for t in made.traces)
-    assert made.verified == first_try / len(made.traces)
+    valid = [c.passed for c in (t.certificates[0] for t in made.traces)]
+    assert made.verified == sum(valid) / len(made.traces)
+    assert made.verified_after_repair == 10 / len(made.traces)
+
+
+def crowded(rng: np.random.Generator) -> Scene:
+    """A scene whose distractor stands in the target."""
+    at = FAMILY.sample(rng, "seed", fixed={"task.distractors": 1})
+    return at.edit_many(
+        {f"spatial.distractor_1.{a}": at.values[f"spatial.target.{a}"] for a in "xy"}
+    )
+
+
+def test_a_trace_tells_the_whole_construction_as_strict_json() -> None:
+    made = run(4, program=FAR, base=crowded)
+    trace = next(t for t in made.traces if t.accepted and t.repairs)
+    data = json.loads(json.dumps(trace.to_dict(), allow_nan=False))
+    assert data["outcome"] == "accepted"
+    assert data["first_try"] is False
+    assert data["program"] == FAR.hash
+    assert data["edits"].keys() == {"spatial.target.x", "attributes.target.mass"}
+    assert data["edits"]["attributes.target.mass"] == 0.35
+    # The crowded scene, then one after each repair; the last is the one that came of it.
+    assert len(data["checks"]) == 1 + len(data["repairs"])
+    name, passed, detail = data["checks"][0]["checks"][-1]
+    assert (name, passed) == ("layout", False)
+    assert "distractor_1 too near target" in detail
+    assert all(passed for _, passed, _ in data["checks"][-1]["checks"])
+    assert data["scene_id"] == data["checks"][-1]["scene_id"]
+    assert data["repairs"][0]["reason"] == "layout"
+    assert data["repairs"][0]["changed"].keys() >= {"spatial.distractor_1.x", "spatial.target.y"}
+    # One second of settling; the layout of the crowded scene was judged without physics.
+    assert data["cost"]["simulated"] == 200
+    assert data["cost"]["bases"] >= 1
+    assert data["cost"]["redraws"] >= 1
 
 
 def test_programmed_scenes_carry_the_edit_through_every_repair() -> None:
-    made = run(12, program=FAR)
+    made = run(12, program=FAR, base=crowded)
     assert len(made.scenes) == 12
     for at in made.scenes:
         assert 0.1 <= at.values["spatial.target.x"] <= 0.16
         assert at.values["attributes.target.mass"] == 0.35
         assert FAMILY.region(at) == "generator"
+    kept = dict(zip((t.scene_id for t in made.traces if t.accepted), made.scenes, strict=True))
     for trace in made.traces:
         assert trace.program == FAR.hash
-        if trace.outcome != "no base":
-            assert set(trace.edited) == {"spatial.target.x", "attributes.target.mass"}
-        changed = {path for record in trace.repairs for path in record["changed"]}
-        assert not changed & set(trace.edited)
+        changed = {path for record in trace.repairs for path in record.changed}
+        assert not changed & trace.edits.keys()
+        if trace.accepted:
+            assert trace.edits.items() <= kept[trace.scene_id].values.items()
 
 
 def test_an_impossible_program_ends_with_its_reasons() -> None:
     made = run(2, program=IMPOSSIBLE)
     assert made.scenes == ()
     assert len(made.traces) == 2 * BUDGET
-    outcomes = Counter(t.outcome for t in made.traces)
-    assert outcomes.keys() <= {"layout", "no base"}
+    assert made.rejections.keys() <= {"layout", "no base"}
+    assert sum(made.rejections.values()) == sum(made.reasons.values()) == 2 * BUDGET
     assert all(t.detail for t in made.traces)
-    assert made.verified == 0.0
+    # Every place that the program left alone was tried.
+    assert all("draws, at last" in t.repairs[-1].obstacle for t in made.traces if t.repairs)
+    assert made.verified == made.verified_after_repair == made.edit_survival == 0.0
+
+
+def test_the_engine_gives_up_where_nothing_comes_of_it() -> None:
+    made = run(100, program=IMPOSSIBLE)
+    assert len(made.traces) == PATIENCE < 100 * BUDGET
 
 
 def test_a_guard_that_no_scene_meets_ends_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,14 +144,61 @@ def test_a_guard_that_no_scene_meets_ends_with_its_reason(monkeypatch: pytest.Mo
     made = run(1, program=NEVER)
     assert made.scenes == ()
     assert len(made.traces) == BUDGET
-    assert {t.outcome for t in made.traces} == {"no base"}
+    assert made.rejections == {"no base": BUDGET}
     assert all("spatial.target.x" in t.detail for t in made.traces)
+    assert all(t.bases == 5 for t in made.traces)
+    assert made.edit_survival is None
+
+
+def test_a_search_for_a_base_that_failed_is_not_started_again() -> None:
+    def searching(_: np.random.Generator) -> Scene:
+        raise SceneError("no scene found in 20000 draws.")
+
+    for omega in (None, FAR):
+        scene, trace = propose(
+            FAMILY, np.random.default_rng(0), source="test", program=omega, base=searching
+        )
+        assert scene is None
+        assert (trace.outcome, trace.bases) == ("no base", 1)
+        assert trace.detail == "no scene found in 20000 draws."
+
+
+def test_a_program_for_another_family_is_refused_at_once() -> None:
+    with pytest.raises(ProgramError, match="for the family 'other'"):
+        run(1, program=FAR.model_copy(update={"family": "other"}))
+
+
+def test_a_base_that_is_held_out_is_an_error() -> None:
+    with pytest.raises(HeldOutError):
+        run(1, base=lambda rng: FAMILY.sample(rng, "generator", "ood"))
+
+
+@pytest.mark.parametrize("part", ["goal", "ambiguity", "describe", "problem", "props", "success"])
+@pytest.mark.parametrize("calls", [0, 1, 2, 7])
+def test_a_family_that_breaks_ends_a_proposal_not_the_caller(
+    monkeypatch: pytest.MonkeyPatch, part: str, calls: int
+) -> None:
+    monkeypatch.setattr(family_module, "_registered", dict(family_module._registered))
+    family = Faulty()
+    register_family(family)
+    at = family.faulty(part)
+    family.patience = calls
+    omega = GenerationProgram.parse(FAR.to_dict() | {"family": "faulty"})
+    for program in (None, omega):
+        made, trace = propose(
+            family, np.random.default_rng(0), source="test", program=program, base=lambda _: at
+        )
+        assert made is None or calls
+        if made is None:
+            assert trace.outcome == FAMILY_ERROR
+            assert f"ZeroDivisionError: {part} is broken" in trace.detail
 
 
 def test_nothing_asked_for_is_nothing_proposed() -> None:
     made = run(0)
     assert made == Generated((), ())
-    assert made.verified is None
+    assert made.verified is made.verified_after_repair is made.edit_survival is None
+    assert made.reasons == made.rejections == {}
 
 
 @pytest.mark.parametrize("omega", [None, FAR], ids=["wide", "programmed"])
@@ -113,7 +208,7 @@ def test_equal_seeds_give_equal_scenes_and_traces(omega: GenerationProgram | Non
 
 
 def test_a_program_edits_the_base_it_is_given() -> None:
-    base = scene(attributes__target__color="green")
+    base = FAMILY.sample(np.random.default_rng(3), "seed")
     omega = program({"edit": "set", "factor": "attributes.target.mass", "value": 0.35})
     made = run(3, program=omega, base=lambda _: base)
     assert made.scenes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import mujoco
 import numpy as np
@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from coda_envs.arena import compile_scene
 from coda_envs.errors import SceneError
 from coda_envs.factor import ContinuousFactor, DiscreteFactor, Value
-from coda_envs.factors import FactorSpace
+from coda_envs.factors import FactorSpace, Region
+from coda_envs.family import MAX_FAR
 from coda_envs.scene import Scene
 
 SPACE = FAMILY.space
@@ -34,6 +35,7 @@ FULL = tray_scene(
     attributes__distractor_2__color="green",
 )
 seeds = st.integers(0, 2**32 - 1)
+REGIONS = get_args(Region)
 
 
 def in_range(path: str, value: Value, within: str) -> bool:
@@ -48,14 +50,38 @@ def in_range(path: str, value: Value, within: str) -> bool:
 
 @settings(max_examples=30)
 @given(
-    seeds, st.sampled_from(["seed", "generator"]), st.sampled_from(["generator", "ood", "ood-dev"])
+    seeds,
+    st.sampled_from(
+        [("seed", "generator"), *(("generator", region) for region in REGIONS if region != "mixed")]
+    ),
 )
-def test_a_sampled_scene_lies_in_its_range_and_region(seed: int, within: Any, region: Any) -> None:
+def test_a_sampled_scene_lies_in_its_range_and_region(seed: int, place: Any) -> None:
+    within, region = place
     found = FAMILY.sample(np.random.default_rng(seed), within, region)
     assert FAMILY.region(found) == region
-    assert FAMILY.problem(found.values) is None
-    assert all(in_range(path, value, within) for path, value in found.values.items())
+    assert FAMILY.flaw(found.values) is None
+    beyond = [path for path, value in found.values.items() if not in_range(path, value, within)]
+    assert (1 <= len(beyond) <= MAX_FAR) if region == "ood-far" else beyond == []
     assert SPACE.check(found.values) == dict(found.values)
+
+
+@settings(max_examples=30)
+@given(seeds, st.sampled_from(["generator", "ood", "ood-spatial"]))
+def test_ranges_and_fixed_values_are_kept(seed: int, region: Any) -> None:
+    ranges = {"spatial.target.y": (0.1, 0.2), "attributes.target.mass": (0.1, 0.11)}
+    fixed: dict[str, Value] = {"task.receptacle": "tray"}
+    found = FAMILY.sample(np.random.default_rng(seed), "generator", region, fixed, ranges)
+    assert found.values["task.receptacle"] == "tray"
+    assert all(low <= found.values[path] <= high for path, (low, high) in ranges.items())
+    assert FAMILY.region(found) == region
+
+
+def test_unseen_words_are_in_far_scenes_alone() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        near, far = (FAMILY.sample(rng, "generator", r) for r in ("generator", "ood-far"))
+        assert far.task.instruction == FAMILY.unseen_wording(far.values)
+        assert near.task.instruction != FAMILY.unseen_wording(near.values)
 
 
 @given(seeds, st.sampled_from(PATHS), st.sampled_from(["seed", "generator"]))
@@ -73,7 +99,7 @@ def test_fixing_a_factor_leaves_the_other_draws_alone(seed: int, path: str, with
     [
         ({"spatial.target.q": 0.1}, "'spatial.target.q' is not a factor"),
         ({"spatial.target.x": 5.0}, "outside its range"),
-        ({"attributes.target.color": "pink"}, "not one of its choices"),
+        ({"attributes.target.color": "mauve"}, "not one of its choices"),
     ],
 )
 def test_a_fixed_value_that_no_scene_can_have_is_refused(fixed: Any, named: str) -> None:
@@ -91,7 +117,7 @@ def test_an_impossible_request_ends_with_its_reason(monkeypatch: pytest.MonkeyPa
 # The split -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("keys", [SPACE.cells, SPACE.combinations])
+@pytest.mark.parametrize("keys", SPACE.keys.values(), ids=SPACE.keys)
 def test_the_split_has_its_shares_to_the_cell(keys: tuple[str, ...]) -> None:
     split = SPACE._split(keys)
     total = np.prod([SPACE[path].bins for path in keys])
@@ -101,22 +127,27 @@ def test_the_split_has_its_shares_to_the_cell(keys: tuple[str, ...]) -> None:
         assert abs(count - share * total) <= 1.0
 
 
-def test_regions_meet_in_no_cell_and_no_combination() -> None:
-    keys: dict[str, list[set[tuple[int, ...]]]] = {}
+def test_regions_share_no_cell_where_they_are_held_out() -> None:
+    seen: dict[str, dict[str, set[tuple[int, ...]]]] = {}
     rng = np.random.default_rng(0)
-    for _ in range(6000):
-        values = SPACE.sample(rng, "generator")
-        seen = keys.setdefault(SPACE.region(values), [set(), set()])
-        for places, paths in zip(seen, (SPACE.cells, SPACE.combinations), strict=True):
-            places.add(tuple(SPACE[p].bin(values[p]) for p in paths))
-    regions = ("generator", "ood", "ood-dev")
-    for one, two in itertools.combinations(regions, 2):
-        assert not keys[one][0] & keys[two][0]
-        assert not keys[one][1] & keys[two][1]
+    for region in ("generator", "ood-dev", "ood", "ood-task", "ood-spatial", "ood-attribute"):
+        cells = seen[region] = {group: set() for group in SPACE.keys}
+        for _ in range(800):
+            values = SPACE.sample_keys(rng, region)
+            for group, paths in SPACE.keys.items():
+                cells[group].add(tuple(SPACE[p].bin(values[p]) for p in paths))
+    for one, two in itertools.combinations(("generator", "ood", "ood-dev"), 2):
+        assert all(not seen[one][group] & seen[two][group] for group in SPACE.keys)
+    for region, group in (
+        ("ood-task", "task"), ("ood-spatial", "spatial"), ("ood-attribute", "attributes"),
+    ):  # fmt: skip
+        assert seen[region][group] <= seen["ood"][group]
+        for other in set(SPACE.keys) - {group}:
+            assert seen[region][other] <= seen["generator"][other]
 
 
 def test_every_word_and_bin_occurs_in_the_generator_region() -> None:
-    for keys in (SPACE.cells, SPACE.combinations):
+    for keys in SPACE.keys.values():
         split = SPACE._split(keys)
         for axis, path in enumerate(keys):
             trained = {cell[axis] for cell, region in split.items() if region == "generator"}
@@ -165,6 +196,7 @@ X = {
     "path": "spatial.target.x", "type": "continuous", "unit": "m", "meaning": "where",
     "seed": [0.0, 0.1], "generator": [-0.1, 0.2],
 }  # fmt: skip
+KEYS = {"task": ["task.n"], "spatial": ["spatial.target.x"], "attributes": []}
 N = {"path": "task.n", "type": "discrete", "meaning": "count", "seed": [0], "generator": [0, 1]}
 
 
@@ -183,7 +215,11 @@ N = {"path": "task.n", "type": "discrete", "meaning": "count", "seed": [0], "gen
         ([X | {"when": {"factor": "task.n", "min": 1}}, N], {}, "not declared before it"),
         ([N, X | {"when": {"factor": "task.n"}}], {}, "gives min or equals"),
         ([N, X | {"when": {"factor": "task.n", "min": 1}}], {}, "does not exist in every scene"),
-        ([X, N], {"cells": ["spatial.target.y"]}, "key factor 'spatial.target.y'"),
+        ([X, N], {"keys": KEYS | {"spatial": ["spatial.target.y"]}}, "key factor 'spatial.target.y'"),
+        ([X, N], {"keys": KEYS | {"task": ["spatial.target.x"]}}, "not of the group 'task'"),
+        ([X, N], {"keys": {"task": ["task.n"]}}, "keys has the groups"),
+        ([X | {"far": [0.0, 0.3]}, N], {}, "must lie inside the far range"),
+        ([X, N | {"far": [1]}], {}, "must not be a generator choice"),
         ([X, N], {"surplus": 1}, "Extra inputs"),
     ],
 )
@@ -191,7 +227,7 @@ def test_a_wrong_factor_file_is_named_with_the_entry(
     tmp_path: Path, factors: list[Any], more: dict[str, Any], named: str
 ) -> None:
     path = tmp_path / "factors.yaml"
-    head = {"family": "f", "cells": ["spatial.target.x"], "combinations": ["task.n"]}
+    head = {"family": "f", "keys": KEYS}
     path.write_text(yaml.safe_dump(head | {"factors": factors} | more))
     with pytest.raises(SceneError, match=f"(?s)factors.yaml is not a factor file.*{named}"):
         FactorSpace.load(path)

@@ -220,7 +220,7 @@ def change(**entries: Any) -> dict[str, Any]:
         (change(attributes__target__color="crimson"), "attributes.target.color is 'crimson'"),
         (change(attributes__target__color=10**6000), "attributes.target.color is a number"),
         (change(attributes__receptacle__rim=0.02), "only where task.receptacle is 'tray'"),
-        (change(task__goal__predicate="lifted"), r"task\.goal is lifted"),
+        (change(task__goal__predicate="lifted"), r"task\.goal is 'lifted'"),
         (change(task__goal__roles=["target"]), "task.goal is"),
         (change(task__choices__distractors=2), "is missing"),
     ],

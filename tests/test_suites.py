@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import pytest
@@ -12,86 +12,120 @@ from env_cases import FAMILY
 from coda_envs import suites
 from coda_envs.env import ManipulationEnv
 from coda_envs.errors import HeldOutError, SceneError
+from coda_envs.family import BUILT_IN, TaskFamily, get_family
+from coda_envs.interactions import load_interactions, third
 from coda_envs.scene import Scene, parse_scene
 from coda_envs.scene_source import load_suite, suite_names
 from coda_envs.validity import accept_for_training
 
+FAMILIES = [get_family(name) for name in BUILT_IN]
 NAMES = tuple(suites.SUITES)
-HELD_OUT = ("ood-dev", "ood")
-RECORDS = {name: suites.read_records(FAMILY, name) for name in NAMES}
-SCENES: dict[str, list[Scene]] = {
-    name: [parse_scene(record["scene"], name) for record in records]
-    for name, records in RECORDS.items()
-}
+each_family = pytest.mark.parametrize("family", FAMILIES, ids=[f.name for f in FAMILIES])
+each_suite = pytest.mark.parametrize("name", NAMES)
 
 
-def key(at: Scene, paths: tuple[str, ...]) -> tuple[int, ...]:
-    return tuple(FAMILY.space[p].bin(at.values[p]) for p in paths)
+@cache
+def records(family: TaskFamily, name: str) -> list[dict[str, Any]]:
+    return suites.read_records(family, name)
 
 
-def test_the_family_ships_every_suite() -> None:
-    assert set(suite_names(FAMILY)) == set(NAMES)
+@cache
+def scenes(family: TaskFamily, name: str) -> list[Scene]:
+    return [parse_scene(record["scene"], name) for record in records(family, name)]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_record_is_a_certified_scene(name: str) -> None:
-    assert len(RECORDS[name]) == suites.SIZE
-    for record, at in zip(RECORDS[name], SCENES[name], strict=True):
+@each_family
+def test_the_family_ships_every_suite(family: TaskFamily) -> None:
+    assert set(suite_names(family)) == set(NAMES)
+
+
+@each_family
+@each_suite
+def test_every_record_is_a_certified_scene(family: TaskFamily, name: str) -> None:
+    found = scenes(family, name)
+    assert len(found) == suites.SUITES[name].size
+    for record, at in zip(records(family, name), found, strict=True):
         certificate = record["certificate"]
         assert certificate["passed"] is True
         assert certificate["scene_id"] == at.id
-        assert all(passed for _, passed, _ in certificate["checks"])
+        assert all(check[1] for check in certificate["checks"])
         assert certificate["checks"][-1][0] == "solvable"
         assert certificate["settled"]
-        assert FAMILY.problem(at.values) is None
-    assert len({at.id for at in SCENES[name]}) == suites.SIZE
-    assert tuple(SCENES[name]) == load_suite(FAMILY, name)
+        assert family.flaw(at.values) is None
+    assert len({at.id for at in found}) == len(found)
+    assert tuple(found) == load_suite(family, name)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_scene_lies_in_its_suites_range_and_region(name: str) -> None:
-    within, region, _ = suites.SUITES[name]
-    for at in SCENES[name]:
-        assert FAMILY.region(at) == region
-        for path, value in at.values.items():
-            bounds = getattr(FAMILY.space[path], within)
-            if FAMILY.space[path].type == "discrete":
-                assert value in bounds
-            else:
-                assert bounds[0] <= value <= bounds[1]
+@each_family
+@each_suite
+def test_every_scene_lies_in_its_suites_region(family: TaskFamily, name: str) -> None:
+    for at in scenes(family, name):
+        assert family.region(at) == suites.SUITES[name].region
+        if name == "seed":
+            assert all(within_seed(family, path, value) for path, value in at.values.items())
 
 
-@pytest.mark.parametrize("name", HELD_OUT)
-def test_no_held_out_scene_shares_a_cell_or_a_combination_with_training(name: str) -> None:
-    space = FAMILY.space
-    trained = {at.id for at in SCENES["seed"]}
-    for paths in (space.cells, space.combinations):
-        split = space._split(paths)
-        for at in SCENES[name]:
-            assert split[key(at, paths)] == name
-    for at in SCENES[name]:
-        assert at.id not in trained
-        with pytest.raises(HeldOutError):
-            accept_for_training(at)
+def within_seed(family: TaskFamily, path: str, value: Any) -> bool:
+    factor = family.space[path]
+    if factor.type == "discrete":
+        return value in factor.seed
+    return bool(factor.seed[0] <= value <= factor.seed[1])
 
 
-def test_the_suites_share_no_scene() -> None:
-    ids = [at.id for scenes in SCENES.values() for at in scenes]
+@each_family
+@each_suite
+def test_strata_are_as_declared_and_cover_every_interaction(family: TaskFamily, name: str) -> None:
+    declared = {one.name: one for one in load_interactions(family)}
+    found = suites.read_strata(family, name)
+    for at, stratum in zip(scenes(family, name), found, strict=True):
+        if stratum.interaction == "wide":
+            continue
+        magnitude = declared[stratum.interaction].magnitude(at.values)
+        assert magnitude is not None
+        assert third(magnitude) == stratum.third
+    if name in ("ood-dev", "ood"):
+        parts = {(stratum.interaction, stratum.third) for stratum in found}
+        assert {(one, part) for one in declared for part in range(3)} <= parts
+
+
+@each_family
+def test_no_held_out_scene_may_be_trained_on(family: TaskFamily) -> None:
+    trained = {at.id for at in scenes(family, "seed")}
+    for name in NAMES:
+        if name == "seed":
+            continue
+        for at in scenes(family, name):
+            assert at.id not in trained
+            with pytest.raises(HeldOutError):
+                accept_for_training(at)
+
+
+@each_family
+def test_the_suites_share_no_scene(family: TaskFamily) -> None:
+    ids = [at.id for name in NAMES for at in scenes(family, name)]
     assert len(ids) == len(set(ids))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_first_certificates_hold_on_this_engine(name: str) -> None:
-    assert suites.verify(FAMILY, name, first=3) == []
+@each_family
+def test_far_scenes_go_beyond_the_ranges_in_words_of_their_own(family: TaskFamily) -> None:
+    for at in scenes(family, "ood-far"):
+        assert any(family.space[path].is_far(value) for path, value in at.values.items())
+        assert at.task.instruction != family.describe(at.values)[0]
+
+
+@each_family
+@each_suite
+def test_the_first_certificates_hold_on_this_engine(family: TaskFamily, name: str) -> None:
+    assert suites.verify(family, name, first=2) == []
 
 
 def test_drift_of_a_stored_certificate_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    records: list[dict[str, Any]] = json.loads(json.dumps(RECORDS["seed"][:4]))
-    records[0]["certificate"]["settled"][10] += 0.001
-    records[1]["certificate"]["engine"] = "mujoco 1.0"
-    records[2]["certificate"]["scene_id"] = "0" * 64
-    records[3]["scene"] = RECORDS["ood"][0]["scene"]
-    monkeypatch.setattr(suites, "read_records", lambda *_: records)
+    found: list[dict[str, Any]] = json.loads(json.dumps(records(FAMILY, "seed")[:4]))
+    found[0]["certificate"]["settled"][10] += 0.001
+    found[1]["certificate"]["engine"] = "mujoco 1.0"
+    found[2]["certificate"]["scene_id"] = "0" * 64
+    found[3]["scene"] = records(FAMILY, "ood")[0]["scene"]
+    monkeypatch.setattr(suites, "read_records", lambda *_: found)
     problems = suites.verify(FAMILY, "seed")
     for number, words in enumerate(
         ("settles elsewhere now", "certified by mujoco 1.0", "id has changed", "lies in ood")
@@ -99,21 +133,22 @@ def test_drift_of_a_stored_certificate_is_reported(monkeypatch: pytest.MonkeyPat
         assert any(f"seed[{number}]" in p and words in p for p in problems), words
 
 
-def test_freezing_is_deterministic_and_is_read_back(tmp_path: Path) -> None:
-    frozen = suites.freeze(FAMILY, "ood-dev", size=2)
-    assert frozen == suites.freeze(FAMILY, "ood-dev", size=2)
-    suites.write(tmp_path / "two.jsonl", frozen)
-    lines = (tmp_path / "two.jsonl").read_text().splitlines()
-    for line, (at, certificate) in zip(lines, frozen, strict=True):
-        record = json.loads(line)
-        assert parse_scene(record["scene"]) == at
-        assert record["certificate"]["scene_id"] == certificate.scene_id == at.id
+@pytest.mark.parametrize("name", ["ood-dev", "ood-far"])
+def test_freezing_is_deterministic_and_is_read_back(name: str) -> None:
+    frozen = list(suites.freeze(FAMILY, name, size=4))
+    assert frozen == list(suites.freeze(FAMILY, name, size=4))
+    for entry in frozen:
+        record = json.loads(entry.to_json())
+        assert parse_scene(record["scene"]) == entry.scene
+        assert record["certificate"]["scene_id"] == entry.certificate.scene_id == entry.scene.id
+        assert suites.Stratum(**record["stratum"]) == entry.stratum
 
 
 def test_an_environment_plays_a_suite_by_index() -> None:
     env = ManipulationEnv(suite="ood-dev")
-    for index in (0, 7, suites.SIZE - 1):
+    size = suites.SUITES["ood-dev"].size
+    for index in (0, 7, size - 1):
         _, info = env.reset(seed=index, options={"index": index})
-        assert info["scene_id"] == SCENES["ood-dev"][index].id
-    with pytest.raises(SceneError, match=f"0 to {suites.SIZE - 1}"):
-        env.reset(options={"index": suites.SIZE})
+        assert info["scene_id"] == scenes(FAMILY, "ood-dev")[index].id
+    with pytest.raises(SceneError, match=f"0 to {size - 1}"):
+        env.reset(options={"index": size})

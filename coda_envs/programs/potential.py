@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from coda_envs.errors import ProgramError
 from coda_envs.programs.base import ProgramData
 
 TermName = Literal[
@@ -110,6 +114,16 @@ class PotentialProgram(ProgramData):
     def stage_names(self) -> tuple[str, ...]:
         """Names of the stages in order."""
         return tuple(s.name for s in self.stages)
+
+
+def read_program(given: str | Mapping[str, Any]) -> PotentialProgram:
+    """A program given as data or as the path of a JSON file. Raises :class:`ProgramError`."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(Path(given).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ProgramError(f"the potential {given!r} cannot be read: {error}.") from error
+    return PotentialProgram.parse(given, "potential")
 
 
 def _depth(node: ProgramData) -> int:

@@ -7,7 +7,7 @@ constant says.
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Callable
 
 import mujoco
@@ -17,6 +17,7 @@ from coda_envs import robot
 from coda_envs.arena import TABLE, TABLE_X, compile_scene, diverged
 from coda_envs.env import ManipulationEnv
 from coda_envs.predicates import OPEN, SHUT
+from coda_envs.props import COLORS
 from coda_envs.sensing import Sensor
 from coda_envs.validity.family_code import family_code
 from coda_envs.validity.inspection import CheckFailedError, Inspection, Simulation
@@ -51,7 +52,11 @@ def factors(it: Inspection) -> str:
 
 
 def language(it: Inspection) -> str:
-    """The family's words for the scene are true of exactly one object."""
+    """The family's words are true of exactly one object; others name no colour that is missing.
+
+    A scene may have its user's own words, which nothing here understands. But one whose colour was
+    changed in the file, and whose instruction was forgotten, can be told.
+    """
     values, task = it.scene.values, it.scene.task
     with family_code(it.family, "ambiguity()"):
         problem = it.family.ambiguity(values)
@@ -59,9 +64,18 @@ def language(it: Inspection) -> str:
         raise CheckFailedError(f"the scene {problem}")
     with family_code(it.family, "describe()"):
         instruction, paraphrases = it.family.describe(values)
-    if task.instruction in (instruction, *paraphrases):
+        known = {instruction, *paraphrases, it.family.unseen_wording(values)}
+    own = [text for text in (task.instruction, *task.paraphrases) if text not in known]
+    if not own:
         return "the instruction fits one object"
-    return "the family's words fit one object; the scene has its own, which nothing can check"
+    with family_code(it.family, "props()"):
+        props = it.family.props(it.scene)
+    colors = {g.color for prop in props for body in prop.body.walk() for g in body.geoms}
+    for text in own:
+        for word in re.findall(r"\w+", text.lower()):
+            if word in COLORS and word not in colors:
+                raise CheckFailedError(f"the words {text!r} fit nothing: no thing is {word}")
+    return "the family's words fit one object; the scene has words of its own, not understood here"
 
 
 def layout(it: Inspection) -> str:
@@ -93,7 +107,7 @@ def penetration(it: Inspection) -> str:
         worst = data.contact[int(np.argmin(data.contact.dist))]
         one, two = (_geom_label(model, int(geom)) for geom in worst.geom)
         raise CheckFailedError(f"{one} and {two} overlap by {1000 * deepest:.1f} mm")
-    return f"deepest overlap {1000 * max(deepest, 0.0):.2f} mm"
+    return f"deepest overlap {1000 * max(0.0, deepest):.2f} mm"
 
 
 def not_solved(it: Inspection) -> str:

@@ -75,7 +75,7 @@ class Resting:
 
 
 def _manner(offset: np.ndarray, moved: float, turned: float, leaned: float) -> str:
-    """How a free thing moves too far, or empty. Whatever falls over also moves: so tipping first."""
+    """How a free thing moves too far, or empty; tipping comes first, for it moves things too."""
     if leaned > TURN:
         return "tips"
     if moved > MOVE:

@@ -26,8 +26,12 @@ class Evaluate:
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="run", metavar="RUN")]
     """The run folder."""
 
-    suite: Literal["seed", "ood-dev", "ood"] = "ood-dev"
-    """seed: like the demonstrations. ood-dev, ood: combinations held out from training."""
+    suite: Literal[
+        "seed", "ood-dev", "ood", "ood-spatial", "ood-attribute", "ood-task", "ood-far"
+    ] = "ood-dev"
+    """seed: like the demonstrations; ood-dev, ood: compositions held out from training;
+    ood-spatial, ood-attribute, ood-task: held out in one group of factors; ood-far: beyond every
+    range, in new words."""
 
     episodes: Annotated[int, tyro.conf.arg(metavar="N")] = 200
     """How many episodes, each on another scene or seed."""
