@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 IMAGE_SIZE = 128
-#: LIBERO's caller ends episodes; its users stop those of libero_object here.
+#: LIBERO leaves the step limit to its caller; for libero_object this one is usual.
 LIBERO_STEPS = 280
 
 

@@ -259,23 +259,22 @@ def table(figures: Mapping[str, Any]) -> str:
         verdict = "" if found["ratio"] >= found["aim"] else ", missed"
         lines.append(
             f"{found['title']:28s}{peer['control_hz']:4.0f}{peer['steps_per_second']:9.1f}"
-            f"{ours['steps_per_second']:7.0f}  {found['ratio']:.1f} × (quartiles {low:.1f}–"
+            f"{ours['steps_per_second']:7.0f}  {found['ratio']:.2f} × (quartiles {low:.1f}–"
             f"{high:.1f}, n={found['rounds']}), aim {found['aim']:.0f}{verdict}"
         )
     return "\n".join(lines)
 
 
 def setup() -> list[str]:
-    """Install the peers; what could not be installed."""
+    """Install the peers with this Python; what could not be installed."""
     failed = []
     for name, installs in SETUP.items():
         folder = FOLDER / name
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        made = subprocess.run([sys.executable, "-m", "venv", folder], check=False)
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
         for requirements in installs:
             print("installing", *requirements, flush=True)
-            done = subprocess.run([*pip, *requirements], check=False)
-            if done.returncode:
+            if made.returncode or subprocess.run([*pip, *requirements], check=False).returncode:
                 failed.append(requirements[0])
     return failed
 

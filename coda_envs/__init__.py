@@ -9,9 +9,9 @@ import sys
 if sys.platform.startswith("linux") and not os.environ.get("DISPLAY"):
     os.environ.setdefault("MUJOCO_GL", "egl")
 
-from coda_envs.registration import register_built_in, register_library
+from coda_envs.registration import register_built_in, register_family, register_library
 
 register_built_in()
 
-__all__ = ["register_library"]
+__all__ = ["register_family", "register_library"]
 __version__ = "0.1.0"

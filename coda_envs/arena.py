@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import mujoco
 import numpy as np
@@ -16,6 +15,7 @@ from coda_envs.errors import SceneError
 from coda_envs.family import get_family
 from coda_envs.props import COLORS, LOW_FRICTION, Body, Entity, Geom, Prop
 from coda_envs.scene import Scene
+from coda_envs.structure import GEOMS, dissect
 
 #: Half size of the table's top (m); an object beyond it counts as off the table.
 TABLE = (0.35, 0.50)
@@ -30,11 +30,6 @@ OFFSCREEN = (960, 1280)
 if mujoco.get_mju_user_warning() is None:
     mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)
 
-_GEOMS = {
-    "box": mujoco.mjtGeom.mjGEOM_BOX,
-    "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER,
-    "sphere": mujoco.mjtGeom.mjGEOM_SPHERE,
-}
 _JOINTS = {"slide": mujoco.mjtJoint.mjJNT_SLIDE, "hinge": mujoco.mjtJoint.mjJNT_HINGE}
 
 
@@ -82,7 +77,7 @@ def _add_geom(body: mujoco.MjsBody, name: str, geom: Geom) -> None:
     bits = robot.WORLD_BITS if geom.collides else (0, 0)
     body.add_geom(
         name=name,
-        type=_GEOMS[geom.kind],
+        type=GEOMS[geom.kind],
         pos=geom.pos,
         quat=geom.quat,
         size=geom.size,
@@ -97,20 +92,21 @@ def _add_geom(body: mujoco.MjsBody, name: str, geom: Geom) -> None:
 class Compiled:
     """A scene's model, what it was made from, and its entities in the order the family gave them.
 
-    ``start``: where the joints of the scene's things begin, as (qpos address, m or rad).
+    ``start [nq]``: ``qpos`` at the start of an episode, the joints of robot and things in place.
+    ``topology``: equal for scenes whose models differ in numbers alone.
     """
 
     scene: Scene
     model: mujoco.MjModel
     props: tuple[Prop, ...]
     entities: tuple[Entity, ...]
-    start: tuple[tuple[int, float], ...]
+    start: np.ndarray
+    topology: Hashable
 
     def reset(self, data: mujoco.MjData) -> None:
-        """Bring ``data`` to the start of an episode: the arm at home, open hand, joints in place."""
+        """Bring ``data`` to the start of an episode: the arm at home, the hand open."""
         mujoco.mj_resetData(self.model, data)
-        for address, position in self.start:
-            data.qpos[address] = position
+        data.qpos[:] = self.start
         data.ctrl[:7], data.ctrl[7] = robot.HOME, robot.FINGER
 
 
@@ -170,48 +166,55 @@ def build_spec(family: str, props: Sequence[Prop]) -> mujoco.MjSpec:
 def compile_scene(scene: Scene) -> Compiled:
     """Compile a scene. Raises :class:`SceneError` with MuJoCo's reason where it does not build."""
     props = tuple(get_family(scene.family).props(scene))
+    return compile_props(scene, props, (scene.family, dissect(props)[0]))
+
+
+def compile_props(scene: Scene, props: tuple[Prop, ...], topology: Hashable) -> Compiled:
+    """:func:`compile_scene` for the scene's things, which the caller has at hand."""
     try:
         model = build_spec(scene.family, props).compile()
     except ValueError as error:
         raise SceneError(f"scene {scene.id[:8]} does not compile: {error}") from error
-    entities = tuple(entity for prop in props for entity in prop.entities)
-    return Compiled(scene, model, props, entities, start_positions(model, props))
+    return assembled(scene, model, props, topology)
 
 
-def start_positions(
-    model: mujoco.MjModel, props: Sequence[Prop]
-) -> tuple[tuple[int, float], ...]:
-    """(qpos address, position) of every joint that has a place at the start of an episode."""
+def assembled(
+    scene: Scene, model: mujoco.MjModel, props: tuple[Prop, ...], topology: Hashable
+) -> Compiled:
+    """A scene with a model of its things, and where an episode starts."""
+    start = model.qpos0.copy()
     places = dict(zip(robot.ARM_JOINTS, robot.HOME, strict=True))
     places |= {f"{side}_slide": robot.FINGER for side in ("left", "right")}
     for prop in props:
         for body in prop.body.walk():
             if body.joint is not None and body.joint.kind != "free":
                 places[body.name] = body.joint.start
-    return tuple((int(model.joint(name).qposadr[0]), at) for name, at in places.items())
+    for name, place in places.items():
+        start[model.joint(name).qposadr[0]] = place
+    entities = tuple(entity for prop in props for entity in prop.entities)
+    return Compiled(scene, model, props, entities, start, topology)
 
 
 #: MuJoCo's warnings of numbers that are not finite or far too large.
-_DIVERGED = tuple(
-    int(kind)
-    for kind in (
+DIVERGED_KINDS = np.array(
+    (
         mujoco.mjtWarning.mjWARN_BADQPOS,
         mujoco.mjtWarning.mjWARN_BADQVEL,
         mujoco.mjtWarning.mjWARN_BADQACC,
-    )
+    ),
+    dtype=np.int64,
 )
 
 
-def diverged(data: mujoco.MjData) -> bool:
-    """Whether physics has diverged since the data was last reset by us.
+def divergence(data: mujoco.MjData) -> Callable[[], bool]:
+    """A function that says whether the physics of ``data`` has diverged since we last reset it.
 
-    MuJoCo then resets the data by itself and goes on; only the count of its warnings tells.
+    MuJoCo then resets the data by itself and goes on; only the count of its warnings tells. The
+    last step's result, which no step has checked, is checked too.
     """
-    counts = data.warning.number.tolist()
-    if any(counts[kind] for kind in _DIVERGED):
-        return True
-    # The last step's result, which no step has checked.
-    return not math.isfinite(sum(data.qpos.tolist()) + sum(data.qvel.tolist()))
+    from coda_envs.kernels import sense
+
+    return partial(sense.diverged, DIVERGED_KINDS, data.warning.number, data.qpos, data.qvel)
 
 
 def _camera(
@@ -232,24 +235,6 @@ def _camera(
     body.add_camera(name=name, pos=eye, quat=quat, fovy=fovy)
 
 
-class CompileCache:
-    """The last few compiled scenes of one environment. Never shared: users may edit models."""
-
-    def __init__(self, size: int = 8) -> None:
-        self._size = size
-        self._entries: OrderedDict[str, Compiled] = OrderedDict()
-
-    def get(self, scene: Scene) -> Compiled:
-        """The compiled scene, compiling it if it is not among the last few."""
-        found = self._entries.get(scene.id)
-        if found is None:
-            found = self._entries[scene.id] = compile_scene(scene)
-            if len(self._entries) > self._size:
-                self._entries.popitem(last=False)
-        self._entries.move_to_end(scene.id)
-        return found
-
-
 def constant_columns(entity: Entity) -> dict[str, float]:
     """The feature columns of a role that do not change during an episode."""
     return {
@@ -263,4 +248,5 @@ def constant_columns(entity: Entity) -> dict[str, float]:
         "inner_y": entity.inner_y,
         "depth": entity.depth,
         "travel": entity.travel,
+        "to_shut": float(entity.to_shut),
     }

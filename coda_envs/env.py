@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, SupportsFloat
 
@@ -11,14 +12,14 @@ import numpy as np
 from gymnasium import spaces
 
 from coda_envs import robot
-from coda_envs.actions import checked_action
-from coda_envs.arena import TABLE, TABLE_X, CompileCache, diverged
+from coda_envs.arena import divergence
 from coda_envs.cameras import Cameras, check_size, checked_channels
 from coda_envs.errors import SceneError, suggest
 from coda_envs.factor import RangeName
 from coda_envs.family import get_family
 from coda_envs.instruction import encode_instruction
 from coda_envs.observations import OBS_MODES, WITH_IMAGES, Obs, ObsMode, observation_space
+from coda_envs.outcome import DIVERGED, lost, movers
 from coda_envs.programs.potential import read_program
 from coda_envs.rendering import Channel, has_display
 from coda_envs.scene import Scene
@@ -30,6 +31,7 @@ from coda_envs.sensing import (
 )
 from coda_envs.text2potential.evaluate import Potential, compile_potential
 from coda_envs.text2potential.wrapper import shaping
+from coda_envs.topology import build
 
 if TYPE_CHECKING:
     from coda_envs.viewer import Window
@@ -42,7 +44,7 @@ CONTROL_HZ = (10, 20)
 #: succeeds as often as with two.
 IK_STEPS = {10: 2, 20: 1}
 #: Physics steps between two joint targets.
-_BLOCK = 5
+BLOCK = 5
 
 # Where gym.Env keeps its generator.
 _GENERATOR = ("_np_random", "_np_random_seed")
@@ -125,19 +127,14 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
                              remedy="pass reward_mode='shaped'")  # fmt: skip
         modes = self.metadata["render_modes"] if has_display() else ["rgb_array"]
         self.metadata = {"render_modes": modes, "render_fps": control_hz}
-        blocks = round(1.0 / control_hz / robot.TIMESTEP) // _BLOCK
-        # Shares of the way to the new joint targets, one a block of physics steps: [blocks, 1].
-        self._ramp = np.arange(1, blocks + 1)[:, None] / blocks
+        blocks = round(1.0 / control_hz / robot.TIMESTEP) // BLOCK
         self.action_space = spaces.Box(-1.0, 1.0, (7,), np.float32)
         self.observation_space = observation_space(  # type: ignore[assignment]
             obs_mode, self.family.schema.size, image_size, self.image_channels
         )
-        self._cache = CompileCache()
-        self._controller = robot.Controller(steps=IK_STEPS[control_hz])
+        self._controller = robot.Controller(IK_STEPS[control_hz], blocks)
         self._cameras = Cameras()
         self._window: Window | None = None
-        self._targets = np.array(robot.HOME)
-        self._command = -1.0
         self._steps = 0
         self._order = np.arange(N_SLOTS)
         self._scene: Scene | None = None
@@ -151,24 +148,12 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         """Start an episode. ``options``: ``scene`` (Scene or mapping) or ``index`` (into the suite
         or library); otherwise the scene is drawn from ``np_random``."""
         super().reset(seed=seed)
-        options = options or {}
-        unknown = set(options) - {"scene", "index"}
-        if unknown:
-            raise SceneError(
-                f"unknown reset option {sorted(unknown)[0]!r}.", allowed="'index', 'scene'"
-            )
-        if "scene" in options:
-            scene = make_source(self.family, scene=options["scene"]).fixed[0]
-        elif "index" in options:
-            scene = self.source.at(int(options["index"]))
-        else:
-            scene = self.source.draw(self.np_random)
+        scene = self.source.choose(self.np_random, options or {})
         self._load(scene)
         self._order = self.np_random.permutation(N_SLOTS)
+        self._sensor.arrange(self._order)
         self._compiled.reset(self.data)
-        self._controller.reset(np.array(robot.HOME))
-        self._targets = np.array(robot.HOME)
-        self._command = -1.0
+        self._controller.control[0] = robot.home_control()
         self._steps = 0
         self.failure = ""
         self._read()
@@ -178,9 +163,8 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
 
     def step(self, action: np.ndarray) -> tuple[Obs, SupportsFloat, bool, bool, dict[str, Any]]:
         """One control step: 1/control_hz seconds of physics."""
-        clipped = checked_action(action)
         before = 0.0 if self.potential is None else float(self.potential(self.features))
-        self._simulate(clipped)
+        self._simulate(action)
         self._steps += 1
         self._read()
         terminated = self._success or bool(self.failure)
@@ -236,8 +220,7 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
             "target_position": self._controller.position.copy(),
             "target_quat": self._controller.quat.copy(),
             "joints": self._controller.joints.copy(),
-            "targets": self._targets.copy(),
-            "command": self._command,
+            "command": self._controller.command.item(),
             "steps": self._steps,
             "order": self._order.copy(),
             "failure": self.failure,
@@ -258,13 +241,13 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         mujoco.mj_setState(
             self.model, self.data, physics, mujoco.mjtState.mjSTATE_INTEGRATION.value
         )
-        self._controller.position = np.array(state["target_position"], dtype=float)
-        self._controller.quat = np.array(state["target_quat"], dtype=float)
-        self._controller.joints = np.array(state["joints"], dtype=float)
-        self._targets = np.array(state["targets"], dtype=float)
-        self._command = float(state["command"])
+        self._controller.position[:] = state["target_position"]
+        self._controller.quat[:] = state["target_quat"]
+        self._controller.joints[:] = state["joints"]
+        self._controller.command[:] = state["command"]
         self._steps = int(state["steps"])
         self._order = np.array(state["order"])
+        self._sensor.arrange(self._order)
         self.failure = str(state["failure"])
         self.np_random.bit_generator.state = state["generator"]
         self._read()
@@ -272,7 +255,8 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {name: vars(self).get(name) for name in ("_options", "spec", *_GENERATOR)}
-        return kept | {"state": None if self._scene is None else self.get_state()}
+        # A shallow copy of an environment must not share its generator.
+        return copy.deepcopy(kept) | {"state": None if self._scene is None else self.get_state()}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         type(self).__init__(self, **kept["_options"])
@@ -314,35 +298,24 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
     def _load(self, scene: Scene) -> None:
         if self._scene is not None and self._scene.id == scene.id:
             return
-        self._compiled = compiled = self._cache.get(scene)
+        self._compiled = compiled = build(scene)
         self.model = compiled.model
         self.data = mujoco.MjData(self.model)
         self._control = self.data.ctrl
-        self._sensor = Sensor(compiled, self.data, self.family.schema)
+        self._diverged = divergence(self.data)
+        self._sensor = Sensor(compiled, self.data, self.family.schema, self._controller.command)
         self._scene = scene
         self._instruction = encode_instruction(scene.task.instruction)
-        free = {entity.role for entity in compiled.entities if entity.free}
-        # Where the things that the task moves have their positions among the features.
-        self._movers = [
-            (role, self.family.schema.role_offset(role) + 1)
-            for role in scene.task.goal.roles
-            if role in free
-        ]
+        self._movers = movers(compiled, self.family.schema)
 
     def _simulate(self, action: np.ndarray) -> None:
-        data = self.data
-        before = self._targets
-        after = self._controller.move(action, self._reading.position, self._reading.quat)
-        self._command = float(action[6])
-        control = self._control
-        control[7] = robot.FINGER * (1.0 - self._command) / 2.0
-        for target in before + self._ramp * (after - before):
-            control[:7] = target
-            mujoco.mj_step(self.model, data, _BLOCK)
-        self._targets = after
-        if diverged(data):
+        data, control = self.data, self._control
+        for targets in self._controller.act(action, self._sensor.pose):
+            control[:] = targets
+            mujoco.mj_step(self.model, data, BLOCK)
+        if self._diverged():
             mujoco.mj_resetData(self.model, data)
-            self.failure = "physics diverged"
+            self.failure = DIVERGED
 
     def _read(self) -> None:
         """Bring positions and contacts up to the current state, and evaluate the verifier.
@@ -352,20 +325,16 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         """
         mujoco.mj_kinematics(self.model, self.data)
         mujoco.mj_collision(self.model, self.data)
-        self._reading = self._sensor.read()
-        self.features = self._sensor.features(self._reading, self._command)
-        for role, first in self._movers:
-            x, y, z = self.features[first : first + 3].tolist()
-            if not self.failure and (z < -0.02 or abs(x - TABLE_X) > TABLE[0] or abs(y) > TABLE[1]):
-                self.failure = f"{role} off the table"
+        self.features = self._sensor.read()
+        self.failure = self.failure or lost(self.features, self._movers)
         reached = bool(self.family.success(self.scene, self.features))
         self._success = reached and not self.failure
 
     def _observation(self) -> Obs:
-        obs: Obs = {"proprio": self._sensor.proprio(self._reading)}
+        obs: Obs = {"proprio": self._sensor.proprio()}
         if self.obs_mode != "rgb":
             # Flat, as SB3 wants vectors; object_table() gives the rows back.
-            obs["objects"] = self._sensor.objects(self._reading, self._order).ravel()
+            obs["objects"] = self._sensor.objects()
         obs["instruction"] = self._instruction.copy()
         if self.obs_mode in WITH_IMAGES:
             obs |= self._cameras.observe(
@@ -377,12 +346,13 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         return obs
 
     def _info(self) -> dict[str, Any]:
+        scene = self.scene
         info: dict[str, Any] = {
             "success": self._success,
             "is_success": self._success,
             "sparse_reward": 1.0 if self._success else 0.0,
-            "scene_id": self.scene.id,
-            "instruction": self.scene.task.instruction,
+            "scene_id": scene.id,
+            "instruction": scene.task.instruction,
             "failure": self.failure,
         }
         if self.potential is not None:

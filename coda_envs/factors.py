@@ -31,15 +31,12 @@ Region = Literal[
 #: Shares of the cells that go to the generator, to ``ood-dev`` and to ``ood`` (design: 70/10/20).
 SHARES: tuple[tuple[Region, float], ...] = (("generator", 0.7), ("ood-dev", 0.8), ("ood", 1.0))
 
-#: Where each group's cell must lie for a scene to be in a region; see :meth:`FactorSpace.region`.
 GROUPS: tuple[Group, ...] = ("task", "spatial", "attributes")
-_REGIONS: dict[tuple[Region, ...], Region] = {
-    ("generator", "generator", "generator"): "generator",
-    ("ood-dev", "ood-dev", "ood-dev"): "ood-dev",
-    ("ood", "ood", "ood"): "ood",
-    ("ood", "generator", "generator"): "ood-task",
-    ("generator", "ood", "generator"): "ood-spatial",
-    ("generator", "generator", "ood"): "ood-attribute",
+#: Regions that hold out one group of factors at a time.
+_ONE_GROUP: dict[Region, Group] = {
+    "ood-task": "task",
+    "ood-spatial": "spatial",
+    "ood-attribute": "attributes",
 }
 
 
@@ -184,15 +181,29 @@ class FactorSpace(Declared):
         """
         if any(self.by_path[path].is_far(value) for path, value in values.items()):
             return "ood-far"
-        return _REGIONS.get(
-            tuple(
-                self._cells[group][
-                    tuple(self.by_path[p].bin(values[p]) for p in self.keys[group])
-                ]
-                for group in GROUPS
-            ),
-            "mixed",
-        )
+        labels = {group: self._label(group, values) for group in self._keyed}
+        return next((region for region in self.regions if self._parts(region) == labels), "mixed")
+
+    def _label(self, group: Group, values: Mapping[str, Value]) -> Region:
+        return self._cells[group][tuple(self.by_path[p].bin(values[p]) for p in self.keys[group])]
+
+    @cached_property
+    def _keyed(self) -> tuple[Group, ...]:
+        """Groups that have key factors."""
+        return tuple(group for group in GROUPS if self.keys[group])
+
+    @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        """The regions that cells make up: a group without key factors cannot be held out."""
+        single = (region for region, group in _ONE_GROUP.items() if group in self._keyed)
+        return ("generator", "ood-dev", "ood", *(single if len(self._keyed) > 1 else ()))
+
+    def _parts(self, region: Region) -> dict[Group, Region]:
+        """The part that each keyed group's cell lies in, in a region."""
+        alone = _ONE_GROUP.get(region)
+        if alone is None:
+            return dict.fromkeys(self._keyed, region)
+        return {group: "ood" if group == alone else "generator" for group in self._keyed}
 
     def sample_keys(
         self,
@@ -207,14 +218,13 @@ class FactorSpace(Declared):
         and takes the generator's. Raises :class:`SceneError` for ``mixed``, or where no cell fits.
         """
         wanted = "generator" if region == "ood-far" else region
-        labels = next((parts for parts, name in _REGIONS.items() if name == wanted), None)
-        if labels is None:
+        if wanted not in self.regions:
             raise SceneError(
-                f"no scene can be drawn from the region {region!r}.",
-                allowed=", ".join((*_REGIONS.values(), "ood-far")),
+                f"no scene of {self.family!r} can be drawn from the region {region!r}.",
+                allowed=", ".join((*self.regions, "ood-far")),
             )
         values: dict[str, Value] = {}
-        for group, label in zip(GROUPS, labels, strict=True):
+        for group, label in self._parts(wanted).items():
             paths = self.keys[group]
             demands = [self._demand(path, fixed or {}, ranges or {}) for path in paths]
             bins = [b for b, _ in demands]

@@ -33,6 +33,9 @@ MAX_FAR = 3
 
 BUILT_IN = {
     "pick-place": "task_families.pick_place.family:PickPlace",
+    "articulated": "task_families.articulated.family:Articulated",
+    "put-inside": "task_families.put_inside.family:PutInside",
+    "stack-insert": "task_families.stack_insert.family:StackInsert",
 }
 _registered: dict[str, TaskFamily] = {}
 

@@ -28,6 +28,11 @@ AT_HEIGHT = 0.02
 #: A joint counts as open from this share of its travel on, as shut up to that one.
 OPEN = 0.8
 SHUT = 0.1
+#: Highest that a thing inside a receptacle may stand out over its rim (m).
+RIM_GAP = 0.003
+#: Fingers are closed around something where the gap between them is its width, or smaller or larger
+#: by less than this (m): it may stand askew between them.
+CLASP = (0.006, 0.012)
 #: Flat: turned out of the level by less than this (rad), its middle no more than this off the
 #: height it has on that face (m).
 FLAT_TURN = 0.15
@@ -35,6 +40,10 @@ FLAT_GAP = 0.003
 
 _GRIPPER = {name: i for i, name in enumerate(GRIPPER)}
 _OBJECT = {name: i for i, name in enumerate(OBJECT)}
+_FLOAT64 = np.dtype(np.float64)
+_ANSWERS = (np.array(False), np.array(True))
+for _answer in _ANSWERS:
+    _answer.flags.writeable = False
 
 
 class View:
@@ -45,7 +54,7 @@ class View:
         self.features = features
         # The environment asks the verifier after every step. Python's floats calculate like
         # float64 arrays, bit for bit, at a fraction of what arrays of one number cost.
-        self.one_state = features.ndim == 1 and features.dtype == np.float64
+        self.one_state = features.ndim == 1 and features.dtype is _FLOAT64
 
     def gripper(self, name: str) -> np.ndarray:
         """Column ``gripper.<name>``, shape ``[...]``."""
@@ -172,18 +181,85 @@ def shut(view: View, role: str) -> np.ndarray:
     return done
 
 
-def within(view: View, role: str, receptacle: str) -> np.ndarray:
-    """The object's middle is inside the receptacle: between its walls and below its rim."""
+def around(view: View, role: str) -> np.ndarray:
+    """The hand, told to close, has its fingers around the object: near it, as far apart as it is
+    wide.
+
+    Not by touch: of two fingers that close on what cannot give way, a handle, now one touches and
+    now the other.
+    """
+    gap = view.gripper("opening") - 2.0 * view.of(role, "half_y")
+    fits = (gap > -CLASP[0]) & (gap < CLASP[1]) & (view.gripper("command") > 0.0)
+    has: np.ndarray = near(view, role) & fits
+    return has
+
+
+def engaged(view: View, role: str) -> np.ndarray:
+    """Of a part on a joint: the fingers are around its handle; where the task is to shut it, a
+    closed hand that touches it near there will do."""
+    fist = near(view, role) & (view.gripper("command") > 0.0)
+    touched = (view.of(role, "left") > 0.5) | (view.of(role, "right") > 0.5)
+    has: np.ndarray = around(view, role) | ((view.of(role, "to_shut") > 0.5) & fist & touched)
+    return has
+
+
+def at_stop(view: View, role: str) -> np.ndarray:
+    """Its joint is as far open or shut as the task asks, however it moves or is held."""
+    jointed, to_shut = view.of(role, "travel") > 0.0, view.of(role, "to_shut")
+    opening = view.of(role, "opening")
+    far: np.ndarray = jointed & (
+        ((to_shut < 0.5) & (opening > OPEN)) | ((to_shut > 0.5) & (opening < SHUT))
+    )
+    return far
+
+
+def operated(view: View, role: str) -> np.ndarray:
+    """Opened, or shut where the task asks for that: at rest, let go."""
+    done: np.ndarray = at_stop(view, role) & released(view, role) & stable(view, role)
+    return done
+
+
+def above(view: View, role: str, receptacle: str) -> np.ndarray:
+    """The object's middle is between the receptacle's walls and above its floor, however high."""
     x = view.of(role, "x") - view.of(receptacle, "x")
     y = view.of(role, "y") - view.of(receptacle, "y")
     yaw = view.of(receptacle, "yaw")
     along, across = _cos(yaw) * x + _sin(yaw) * y, _cos(yaw) * y - _sin(yaw) * x
-    between = (abs(along) < view.of(receptacle, "inner")) & (
-        abs(across) < view.of(receptacle, "inner_y")
-    )
-    above = view.of(role, "z") - view.of(receptacle, "surface_z")
-    inside: np.ndarray = between & (above > 0.0) & (above < view.of(receptacle, "depth"))
+    inner, inner_y = view.of(receptacle, "inner"), view.of(receptacle, "inner_y")
+    square = (abs(along) < inner) & (abs(across) < inner_y)
+    # Without an own width across, the inside is round.
+    round_ = (inner_y == 0.0) & (x * x + y * y < inner * inner)
+    over_floor = view.of(role, "z") > view.of(receptacle, "surface_z")
+    between: np.ndarray = (square | round_) & over_floor
+    return between
+
+
+def within(view: View, role: str, receptacle: str) -> np.ndarray:
+    """The object is inside the receptacle: its middle between the walls, and no point of it more
+    than ``RIM_GAP`` above the rim, so that nothing that leans on the rim or is heaped up counts."""
+    above_floor = view.of(role, "z") - view.of(receptacle, "surface_z")
+    # What lies on the floor reaches as far up from its middle as down, whichever side it lies on.
+    reach = _smaller(view.of(role, "z") - _underside(view, role), above_floor)
+    low = above_floor + reach < view.of(receptacle, "depth") + RIM_GAP
+    hollow = view.of(receptacle, "depth") > 0.0
+    inside: np.ndarray = above(view, role, receptacle) & hollow & low
     return inside
+
+
+def uncovered(view: View, receptacle: str, cover: str) -> np.ndarray:
+    """Nothing bars the way into the receptacle: it has no cover, its lid lies beside it, or its
+    drawer is ``OPEN``."""
+    absent = view.of(cover, "present") < 0.5
+    jointed = view.of(cover, "travel") > 0.0
+    drawn = jointed & (view.of(cover, "opening") > OPEN)
+    beside = view.horizontal_gap(cover, receptacle) > view.of(cover, "half_x") + view.of(
+        receptacle, "inner"
+    )
+    down = view.of(cover, "z") - view.of(cover, "half_z") < AT_HEIGHT
+    # A handle stays as far from its drawer wherever that stands.
+    aside = beside & down & (view.of(cover, "travel") == 0.0)
+    free: np.ndarray = absent | drawn | aside
+    return free
 
 
 def inside(view: View, role: str, receptacle: str) -> np.ndarray:
@@ -210,9 +286,8 @@ def on_top(view: View, role: str, base: str) -> np.ndarray:
     side = _smaller(view.of(base, "half_x"), view.of(base, "half_y"))
     top = view.of(base, "z") + upright * view.of(base, "half_z") + _lean(upright) * side
     middle = view.horizontal_gap(role, base) < view.of(base, "inner")
-    hollow = view.of(base, "depth") > 0.0
-    # No hollow base: ~ would turn a Python bool into a number.
-    carried: np.ndarray = touching & middle & _flat(view, role, top) & (hollow ^ True)
+    solid = view.of(base, "depth") == 0.0
+    carried: np.ndarray = touching & solid & middle & _flat(view, role, top)
     return carried
 
 
@@ -303,7 +378,13 @@ REGISTRY: dict[str, Predicate] = {
         ("placed", placed, 2),
         ("opened", opened, 1),
         ("shut", shut, 1),
+        ("around", around, 1),
+        ("engaged", engaged, 1),
+        ("at_stop", at_stop, 1),
+        ("operated", operated, 1),
+        ("above", above, 2),
         ("within", within, 2),
+        ("uncovered", uncovered, 2),
         ("inside", inside, 2),
         ("on_top", on_top, 2),
         ("stacked", stacked, 2),
@@ -327,4 +408,6 @@ def evaluate(
         raise ProgramError(
             f"predicate {name!r} got the roles {roles!r}.", allowed=f"{predicate.arity} role(s)"
         )
-    return np.asarray(predicate.function(View(schema, features), *roles))
+    found = predicate.function(View(schema, features), *roles)
+    # Of one state a Python bool, for which making an array would cost as much as the answer.
+    return _ANSWERS[found] if isinstance(found, bool) else np.asarray(found)

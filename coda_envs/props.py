@@ -126,6 +126,7 @@ class Entity:
     joint: str = ""
     travel: float = 0.0
     lever: float = 0.0
+    to_shut: bool = False
     part_of: str = ""
 
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 
+from coda_envs import family as families
 from coda_envs.errors import SceneError
-from coda_envs.family import BUILT_IN, get_family
+from coda_envs.family import BUILT_IN, TaskFamily, get_family
 from coda_envs.scene_source import load_library
 
 ENTRY_POINT = "coda_envs.env:ManipulationEnv"
+#: What ``gym.make_vec`` makes, where it is not told otherwise.
+VECTOR_ENTRY_POINT = "coda_envs.vector:ManipulationVectorEnv"
 
 #: Ids of the built-in families, known without importing any of them.
 BUILT_IN_IDS = {
     "pick-place": "CoDA-PickPlace-v0",
+    "articulated": "CoDA-Articulated-v0",
+    "put-inside": "CoDA-PutInside-v0",
+    "stack-insert": "CoDA-StackInsert-v0",
 }
 
 
@@ -23,7 +30,25 @@ def register_built_in() -> None:
     assert set(BUILT_IN_IDS) == set(BUILT_IN)
     for family, env_id in BUILT_IN_IDS.items():
         if env_id not in gym.registry:
-            gym.register(id=env_id, entry_point=ENTRY_POINT, kwargs={"family": family})
+            _register(env_id, family=family)
+
+
+def register_family(family: TaskFamily) -> str:
+    """Make a family of your own known, and register its id with Gymnasium. Returns the id.
+
+    Call it where the family's module is imported, so that ``gym.make("module:ID")`` resolves in any
+    process. Raises :class:`PluginError` for the name of a built-in, :class:`SceneError` for an id
+    that belongs to another family.
+    """
+    taken = gym.registry.get(family.env_id)
+    if taken is not None and taken.kwargs.get("family") != family.name:
+        raise SceneError(
+            f"the id {family.env_id!r} belongs to the family {taken.kwargs.get('family')!r}.",
+            remedy="give your family another env_id",
+        )
+    families.register_family(family)
+    _register(family.env_id, family=family.name)
+    return family.env_id
 
 
 def register_library(path: str | Path) -> list[str]:
@@ -44,10 +69,12 @@ def register_library(path: str | Path) -> list[str]:
                     f"two scenes share the id {env_id}.", remedy="put them into different libraries"
                 )
         else:
-            gym.register(
-                id=env_id,
-                entry_point=ENTRY_POINT,
-                kwargs={"family": scene.family, "scene": scene.to_dict()},
-            )
+            _register(env_id, family=scene.family, scene=scene.to_dict())
         ids.append(env_id)
     return ids
+
+
+def _register(env_id: str, **kwargs: Any) -> None:
+    gym.register(
+        id=env_id, entry_point=ENTRY_POINT, vector_entry_point=VECTOR_ENTRY_POINT, kwargs=kwargs
+    )

@@ -6,12 +6,13 @@ Panda (see NOTICE); shapes, gripper and gains are this project's own.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import mujoco
 import numpy as np
+
+from coda_envs.actions import as_actions, not_finite
 
 #: Where the arm's base stands in the table frame (m).
 BASE = (-0.5, 0.0, 0.0)
@@ -62,6 +63,8 @@ _KP = (4500.0, 4500.0, 3500.0, 3500.0, 2000.0, 2000.0, 2000.0)
 _KV = (200.0, 200.0, 150.0, 150.0, 60.0, 60.0, 60.0)
 _FORCE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
 
+#: The hand sits 107 mm beyond link 7, turned by -45 degrees.
+_HAND, _HAND_QUAT = 0.107, (0.9238795325, 0.0, 0.0, -0.3826834324)
 #: Distance from the flange's hand frame to the point between the fingertips (m).
 _TCP = 0.1034
 #: Most a finger opens (m); the gap between the pads is twice that.
@@ -95,10 +98,10 @@ def configure(spec: mujoco.MjSpec) -> None:
     spec.compiler.degree = False
 
 
-def add_arm(spec: mujoco.MjSpec, collide: bool = True) -> mujoco.MjsBody:
+def add_arm(spec: mujoco.MjSpec) -> mujoco.MjsBody:
     """Add the seven links and the hand; returns the hand's body."""
     body = spec.worldbody.add_body(name="link0", pos=BASE)
-    _shape(body, "link0", (0, 0, 0.03), (0, 0, 0.11), 0.075, collide, _WHITE)
+    _shape(body, "link0", (0, 0, 0.03), (0, 0, 0.11), 0.075, _WHITE)
     for name, pos, quat, limits, mass, com, inertia in _LINKS:
         body = body.add_body(
             name=name, pos=pos, quat=quat, mass=mass, ipos=com, fullinertia=inertia, gravcomp=1.0
@@ -113,12 +116,11 @@ def add_arm(spec: mujoco.MjSpec, collide: bool = True) -> mujoco.MjsBody:
             damping=1.0,
         )
         start, end, radius = _CAPSULES[name]
-        _shape(body, name, start, end, radius, collide, _WHITE)
-    # The hand sits 107 mm beyond link 7, turned by -45 degrees.
+        _shape(body, name, start, end, radius, _WHITE)
     hand = body.add_body(
         name="hand",
-        pos=(0, 0, 0.107),
-        quat=(0.9238795325, 0, 0, -0.3826834324),
+        pos=(0, 0, _HAND),
+        quat=_HAND_QUAT,
         mass=0.73,
         ipos=(-0.01, 0, 0.03),
         inertia=(0.001, 0.0025, 0.0017),
@@ -135,17 +137,15 @@ def _shape(
     start: tuple[float, ...],
     end: tuple[float, ...],
     radius: float,
-    collide: bool,
     rgba: tuple[float, ...],
 ) -> None:
-    bits = ROBOT_BITS if collide else (0, 0)
     body.add_geom(
         name=f"{name}_shape",
         type=mujoco.mjtGeom.mjGEOM_CAPSULE,
         fromto=(*start, *end),
         size=(radius, 0, 0),
-        contype=bits[0],
-        conaffinity=bits[1],
+        contype=ROBOT_BITS[0],
+        conaffinity=ROBOT_BITS[1],
         rgba=rgba,
         mass=0.0,
     )
@@ -224,15 +224,6 @@ def add_robot(spec: mujoco.MjSpec) -> None:
     grip.set_to_position(kp=800.0, kv=40.0)
 
 
-@lru_cache(maxsize=1)
-def _arm_model() -> mujoco.MjModel:
-    """The arm alone, without geometry that collides: what inverse kinematics runs on."""
-    spec = mujoco.MjSpec()
-    configure(spec)
-    add_arm(spec, collide=False)
-    return spec.compile()
-
-
 #: Metres and radians of a full action component, as LIBERO's users know them.
 POSITION_SCALE = 0.05
 ROTATION_SCALE = 0.5
@@ -242,128 +233,97 @@ LEAD = 0.08
 LEAD_ANGLE = 0.6
 _DAMPING = 1e-4
 _POSTURE = 0.05
-_HOME = np.array(HOME)
-_PULL = _POSTURE * math.sqrt(_DAMPING)
-_LOWER, _UPPER = np.array([link[3] for link in _LINKS]).T.copy()
 
 
-@dataclass
+def arm_table() -> np.ndarray:
+    """The arm ``[13, 7]`` as :mod:`coda_envs.kernels.control` takes it."""
+    at_rest = (1.0, 0.0, 0.0, 0.0)
+    poses = [(*BASE, *at_rest), *((*pos, *quat) for _, pos, quat, *_ in _LINKS)]
+    # The hand turns about the axis on which the tip lies.
+    poses.append((0.0, 0.0, _HAND + _TCP, *_HAND_QUAT))
+    table = np.array(
+        [
+            *poses,
+            *np.transpose([limits for _, _, _, limits, *_ in _LINKS]),
+            HOME,
+            (POSITION_SCALE, ROTATION_SCALE, LEAD, LEAD_ANGLE, _DAMPING, _POSTURE, FINGER),
+        ]
+    )
+    table[: len(poses), 3:] /= np.linalg.norm(table[: len(poses), 3:], axis=1, keepdims=True)
+    return table
+
+
 class Controller:
     """Turns delta-pose actions into joint targets: ``steps`` damped-least-squares steps an action.
 
     The end-effector target is integrated from the actions and clamped to lead the gripper by at
-    most ``LEAD``. What a step leaves open the next action's takes up.
+    most ``LEAD``. What a step leaves open the next action's takes up. The way to the new joint
+    targets is cut into ``blocks``, each with controls of its own.
 
-    State: ``position [3]`` (m), ``quat [4]`` (w, x, y, z), ``joints [7]`` (rad).
+    All it remembers is ``control [1, 15]``, a row of :mod:`coda_envs.kernels`, of which
+    ``position [3]`` (m) and ``quat [4]`` (w, x, y, z) of the target, ``joints [7]`` (rad) and
+    ``command [1]``, the last action's gripper component, are views.
     """
 
-    steps: int = 2
-    position: np.ndarray = field(default_factory=lambda: np.zeros(3))
-    quat: np.ndarray = field(default_factory=lambda: np.array([1.0, 0, 0, 0]))
-    joints: np.ndarray = field(default_factory=lambda: np.array(HOME))
+    def __init__(self, steps: int = 2, blocks: int = 1) -> None:
+        # numba comes with the kernels, and not before somebody moves an arm.
+        from coda_envs.kernels import control
 
-    def __post_init__(self) -> None:
-        model, data = self._model, self._data = _arm_model(), mujoco.MjData(_arm_model())
-        self._site = model.site("tcp").id
-        # Views and buffers are made once: an action uses each of them twice.
-        self._angles = data.qpos
-        self._tip, self._tip_matrix = data.site_xpos[self._site], data.site_xmat[self._site]
-        self._quat, self._turn = np.zeros(4), np.zeros(3)
-        # The damping is seven more rows of the least-squares problem, √λ dq = √λ p.
-        self._rows = np.zeros((13, 7))
-        self._rows[6:] = math.sqrt(_DAMPING) * np.eye(7)
-        self._position_rows, self._rotation_rows = self._rows[:3], self._rows[3:6]
-        self._wanted = np.zeros(13)
-        self._position_error, self._rotation_error = self._wanted[:3], self._wanted[3:6]
-        self._posture = self._wanted[6:]
-        self._square, self._right, self._step = np.zeros((7, 7)), np.zeros(7), np.zeros(7)
+        self.steps = steps
+        self.control = np.zeros((1, 15))
+        row = self.control[0]
+        self.position, self.quat, self.joints, self.command = np.split(row, (3, 7, 14))
+        self._kernels, self._arm = control, arm_table()
+        self._only = np.zeros(1, dtype=np.int64)
+        self._targets = np.zeros((1, blocks, 8))
+        self._controls: np.ndarray = self._targets[0]
+        self.reset(np.array(HOME))
 
     def reset(self, joints: np.ndarray) -> None:
-        """Start from these arm joints, the target where the gripper is."""
-        self.joints = np.array(joints, dtype=float)
-        position, matrix = self.forward(self.joints)
-        self.position = position
-        mujoco.mju_mat2Quat(self.quat, matrix.ravel())
+        """Start from these arm joints ``[7]`` (rad), the target where the gripper is, open."""
+        self.joints[:] = joints
+        self._kernels.locate(self._arm, self.joints, self.control[0, :7], np.empty((6, 7)))
+        self.command[:] = -1.0
 
     def forward(self, joints: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Position ``[3]`` and rotation ``[3, 3]`` of the point between the fingertips."""
-        self._angles[:] = joints
-        mujoco.mj_kinematics(self._model, self._data)
-        return self._tip.copy(), self._tip_matrix.reshape(3, 3).copy()
+        pose, matrix = np.empty(7), np.empty(9)
+        self._kernels.locate(self._arm, np.asarray(joints, dtype=float), pose, np.empty((6, 7)))
+        mujoco.mju_quat2Mat(matrix, pose[3:])
+        return pose[:3], matrix.reshape(3, 3)
+
+    def act(self, action: Any, pose: np.ndarray) -> np.ndarray:
+        """The actuators' controls ``[blocks, 8]`` after an action ``[7]``.
+
+        ``pose [1, 7]``: where the gripper is now (m; w, x, y, z). The controls are overwritten by
+        the next call. Raises ``ValueError``, and changes nothing, for an action of another shape
+        or with numbers that are not finite.
+        """
+        actions = as_actions(action, (7,))[None]
+        wrong = self._kernels.act(
+            self._arm, self.steps, actions, self._only, pose, self.control, self._targets
+        )
+        if wrong >= 0:
+            raise not_finite(actions[0], wrong)
+        return self._controls
 
     def move(self, action: np.ndarray, at: np.ndarray, at_quat: np.ndarray) -> np.ndarray:
-        """Joint targets ``[7]`` after one action (its first six components in [-1, 1]).
+        """Joint targets ``[7]`` (rad) after an action ``[7]``.
 
         ``at [3]`` and ``at_quat [4]`` are where the gripper is now.
         """
-        lead = self.position + POSITION_SCALE * action[:3] - at
-        distance = math.hypot(*lead.tolist())
-        if distance > LEAD:
-            lead *= LEAD / distance
-        self.position = at + lead
-        turn = ROTATION_SCALE * action[3:6]
-        angle = math.hypot(*turn.tolist())
-        if angle > 0.0:
-            mujoco.mju_axisAngle2Quat(self._quat, turn / angle, angle)
-            turned = np.empty(4)
-            mujoco.mju_mulQuat(turned, self._quat, self.quat)
-            self.quat = self._limited(turned, at_quat)
-        self._angles[:] = self.joints
-        for _ in range(self.steps):
-            self._descend()
-        self.joints = self._angles.copy()
-        return self.joints
-
-    @staticmethod
-    def _limited(quat: np.ndarray, at_quat: np.ndarray) -> np.ndarray:
-        """``quat``, or where it leads ``at_quat`` too far, the last turn on the way there."""
-        # |<p, q>| is the cosine of half the angle between them.
-        if abs(quat.dot(at_quat)) < math.cos(LEAD_ANGLE / 2):
-            ahead = np.empty(3)
-            mujoco.mju_subQuat(ahead, quat, at_quat)
-            quat = at_quat.copy()
-            mujoco.mju_quatIntegrate(quat, ahead, LEAD_ANGLE / math.hypot(*ahead.tolist()))
-        mujoco.mju_normalize4(quat)
-        return quat
-
-    def _descend(self) -> None:
-        """One damped-least-squares step of the arm model's joint angles towards the target.
-
-        dq minimises |J dq - e|² + λ |dq - p|², where p leads to the home posture: since λ is small,
-        it acts in the null space of J only.
-        """
-        model, data, angles, rows = self._model, self._data, self._angles, self._rows
-        # MuJoCo's small matrix functions throughout: between physics steps, with cold caches, a
-        # call into BLAS or LAPACK costs many times the arithmetic.
-        mujoco.mj_kinematics(model, data)
-        # The Jacobian is taken about the centre of mass that this call updates.
-        mujoco.mj_comPos(model, data)
-        mujoco.mj_jacSite(model, data, self._position_rows, self._rotation_rows, self._site)
-        mujoco.mju_sub(self._position_error, self.position, self._tip)
-        mujoco.mju_mat2Quat(self._quat, self._tip_matrix)
-        mujoco.mju_subQuat(self._turn, self.quat, self._quat)
-        mujoco.mju_rotVecQuat(self._rotation_error, self._turn, self._quat)
-        mujoco.mju_sub(self._posture, _HOME, angles)
-        mujoco.mju_scl(self._posture, self._posture, _PULL)
-        # The normal equations, by Cholesky.
-        mujoco.mju_mulMatTMat(self._square, rows, rows)
-        mujoco.mju_mulMatTVec(self._right, rows, self._wanted)
-        mujoco.mju_cholFactor(self._square, 0.0)
-        mujoco.mju_cholSolve(self._step, self._square, self._right)
-        mujoco.mju_addTo(angles, self._step)
-        np.minimum(angles, _UPPER, out=angles)
-        np.maximum(angles, _LOWER, out=angles)
+        self.act(action, np.concatenate([at, at_quat])[None])
+        return self.joints.copy()
 
     def solve_pose(self, position: np.ndarray, quat: np.ndarray, iterations: int = 60) -> float:
         """Inverse kinematics from the current joints; returns the remaining error (m + rad)."""
-        self.position = np.array(position, dtype=float)
-        self.quat = np.array(quat, dtype=float)
-        self._angles[:] = self.joints
-        error = np.inf
-        for _ in range(iterations):
-            self._descend()
-            error = float(np.abs(self._wanted[:6]).sum())
-            if error < 1e-4:
-                break
-        self.joints = self._angles.copy()
-        return error
+        self.position[:], self.quat[:] = position, quat
+        return self._kernels.solve(self._arm, self.control[0], iterations, 1e-4)
+
+
+@lru_cache(maxsize=1)
+def home_control() -> np.ndarray:
+    """The row ``[15]`` of ``control`` with which an episode begins: the arm at home, open hand."""
+    row: np.ndarray = Controller().control[0]
+    row.flags.writeable = False
+    return row

@@ -28,8 +28,8 @@ from coda_envs.factor import DIGITS, Value
 from coda_envs.instruction import encode_instruction
 from coda_envs.strict_yaml import read_yaml, yaml_problem
 
-#: Largest scene file that is read, in bytes: forty times what a scene takes, and no more than can be
-#: parsed in about a second.
+#: Largest scene file that is read, in bytes: forty times what a scene takes, and no more than YAML's
+#: parser gets through in a few seconds.
 MAX_BYTES = 64_000
 
 
@@ -172,10 +172,12 @@ def parse_scene(data: Any, source: str = "scene") -> Scene:
         raise SceneError(f"{source} is nested too deeply.") from error
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(_key, (p for p in first["loc"] if p not in _LEAF_TYPES)))
+        where = ".".join(map(_key, (p for p in first["loc"] if p not in _NO_KEYS)))
+        # The input of what is missing is all that surrounds it.
+        found = "missing" if first["type"] == "missing" else short(first.get("input"))
         more = error.error_count() - 1
         raise SceneError(
-            f"{source}: {where or 'scene'} is {short(first.get('input'))}: {first['msg']}"
+            f"{source}: {where or 'scene'} is {found}: {first['msg']}"
             + (f" (and {more} more)." if more else "."),
             remedy="compare with `coda scene new --family pick-place`",
         ) from error
@@ -187,8 +189,8 @@ def parse_scene(data: Any, source: str = "scene") -> Scene:
         ) from error
 
 
-#: What pydantic adds to the place of an error in a leaf: the types it has tried.
-_LEAF_TYPES = ("float", "int", "str", "bool")
+#: What pydantic adds to the place of an error: the types it has tried, and that it is in a key.
+_NO_KEYS = ("float", "int", "str", "bool", "[key]")
 
 
 def _key(part: str | int) -> str:

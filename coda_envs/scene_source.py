@@ -32,6 +32,19 @@ class SceneSource:
             return self.fixed[int(rng.integers(len(self.fixed)))]
         return self.family.sample(rng, self.within)
 
+    def choose(self, rng: np.random.Generator, options: Mapping[str, Any]) -> Scene:
+        """The scene that a reset's options ask for, ``scene`` or ``index``; else the next one."""
+        unknown = set(options) - {"scene", "index"}
+        if unknown:
+            raise SceneError(
+                f"unknown reset option {sorted(unknown)[0]!r}.", allowed="'index', 'scene'"
+            )
+        if "scene" in options:
+            return make_source(self.family, scene=options["scene"]).fixed[0]
+        if "index" in options:
+            return self.at(int(options["index"]))
+        return self.draw(rng)
+
     def at(self, index: int) -> Scene:
         """Scene ``index`` of the list. Raises :class:`SceneError` outside it."""
         if not self.fixed or not 0 <= index < len(self.fixed):

@@ -88,16 +88,25 @@ class Hand:
             turn -= math.copysign(period, turn)
         return turn
 
-    def grasp(self, role: str, hover: float, *, low: float = FLOOR) -> np.ndarray:
+    def grasp(
+        self,
+        role: str,
+        hover: float,
+        *,
+        low: float = FLOOR,
+        above: float = 0.0,
+        turn: float | None = None,
+    ) -> np.ndarray:
         """Towards a grasp from above: over the thing at height ``hover`` (m), down, close.
 
-        ``low``: the lowest the point between the fingertips may go (m).
+        ``low``: the lowest the point between the fingertips may go (m); ``above``: how far over the
+        thing's middle it is grasped (m); ``turn``: of the hand (rad), the shortest by default.
         """
         target = self.view.position(role)
         half_z = self.number(role, "half_z")
         gap = float(np.hypot(*(target[:2] - self.position[:2])))
-        turn = self.turn_to(role)
-        grasp_z = max(low, float(target[2]) + min(0.0, half_z - 0.02))
+        turn = self.turn_to(role) if turn is None else turn
+        grasp_z = max(low, float(target[2]) + above + min(0.0, half_z - 0.02))
         aligned = gap < GRASP_GAP and abs(turn) < GRASP_TURN
         if aligned and abs(float(self.position[2]) - grasp_z) < 0.008:
             return self.move((0.0, 0.0, grasp_z - self.position[2]), turn, CLOSE)

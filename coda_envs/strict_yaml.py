@@ -53,6 +53,8 @@ def read_yaml(text: str) -> Any:
 
 def yaml_problem(error: Exception) -> str:
     """One line that says what is wrong with the YAML, and in which line."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or " ".join(str(error).split())
     return f"line {mark.line + 1}: {problem}" if mark is not None else problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import signal
@@ -161,7 +162,7 @@ FOREIGN: tuple[Any, ...] = (
 
 
 def _spoil_data(rng: np.random.Generator, data: dict[Any, Any]) -> None:
-    """Drop, replace, rename or add an entry somewhere."""
+    """Drop, replace, rename or add an entry somewhere, perhaps in what was put there before."""
     part: Any = data
     while part:
         key = pick(rng, list(part))
@@ -174,11 +175,12 @@ def _spoil_data(rng: np.random.Generator, data: dict[Any, Any]) -> None:
     if how == 0:
         del part[key]
     elif how == 1:
-        part[key] = pick(rng, FOREIGN)
+        part[key] = copy.deepcopy(pick(rng, FOREIGN))
     elif how == 2:
         part[f"{key}_"] = part.pop(key)
     else:
-        part[pick(rng, ("new", "", "x" * 3000, 3, None, "\x1b[2J"))] = pick(rng, FOREIGN)
+        name = pick(rng, ("new", "", "x" * 3000, 3, None, "\x1b[2J"))
+        part[name] = copy.deepcopy(pick(rng, FOREIGN))
 
 
 def corrupt_file(rng: np.random.Generator, at: Scene) -> bytes:

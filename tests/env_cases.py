@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -103,3 +105,35 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
         return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
     return type(a) is type(b) and a == b
+
+
+def playback(env: ManipulationEnv, seed: int, steps: int = 25) -> Iterator[object]:
+    """Everything an episode with this seed and fixed random actions gives."""
+    rng = np.random.default_rng(seed)
+    yield env.reset(seed=seed)
+    yield env.scene.id
+    for _ in range(steps):
+        yield env.step(rng.uniform(-1, 1, 7))
+        yield env.features
+        yield env.get_state()["physics"]
+
+
+def digest(results: object) -> str:
+    """A hash over all bytes of nested results."""
+    sha = hashlib.sha256()
+
+    def add(value: object) -> None:
+        if isinstance(value, dict):
+            for key in sorted(value):
+                sha.update(key.encode())
+                add(value[key])
+        elif isinstance(value, np.ndarray):
+            sha.update(f"{value.dtype}{value.shape}".encode() + value.tobytes())
+        elif isinstance(value, tuple | list):
+            for part in value:
+                add(part)
+        else:
+            sha.update(repr(value).encode())
+
+    add(results)
+    return sha.hexdigest()

@@ -20,7 +20,7 @@ from coda_envs.validity import CHECKS
 from task_families.pick_place.family import PickPlace
 
 #: Faults of a scene, besides one a check.
-MORE = ("tips", "drifts")
+MORE = ("tips", "drifts", "diverges")
 #: Parts of the family's code that break.
 BROKEN = ("goal", "ambiguity", "describe", "problem", "props", "success", "expert", "action")
 FAULTS = ("none", *CHECKS, *MORE, *BROKEN)
@@ -132,6 +132,9 @@ def _change(fault: str, props: Mapping[str, Prop]) -> tuple[list[Prop], dict[str
             joint=Joint("slide", (0.0, 0.0, 1.0), travel=0.1, start=0.05), mass=0.1,
         )  # fmt: skip
         return [Prop(flap, ())], {}
+    if fault == "diverges":
+        # Beyond what MuJoCo counts as a number.
+        return [], {"pos": (0.0, -0.1, 2e10)}
     if fault == "workspace":
         return [], {"pos": (0.0, -0.49, 0.02)}
     if fault == "reachable":

@@ -93,7 +93,7 @@ BAD_SCENES: dict[str, tuple[Callable[[dict[str, Any]], object], tuple[str, ...]]
     ),
     "outside its range": (
         lambda s: s["spatial"]["target"].update(x=9.0),
-        ("spatial.target.x", "9.0", "-0.14 to 0.16"),
+        ("spatial.target.x", "9.0", "-0.16 to 0.18"),
     ),
     "type error": (
         lambda s: s["attributes"]["target"].update(mass=[1]),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from env_cases import FAMILY, scene
+from env_cases import FAMILY
 from faulty_families import Faulty
 
 from coda_envs import family as family_module

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
 
 from coda_envs.env import ManipulationEnv
+from coda_envs.errors import SceneError
+from coda_envs.family import get_family
+from coda_envs.validity import validate
 from coda_trainer.backbone import ChunkBatch, TrainableBackbone
 from coda_trainer.discovery import make_backbone
 
@@ -50,3 +57,41 @@ def test_the_readmes_first_python_block_runs() -> None:
     done = subprocess.run([sys.executable, "-c", first], capture_output=True, text=True, cwd="/")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("put the ")
+
+
+def test_the_example_family_works_like_a_built_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "examples" / "new_family")
+    env = gym.make("lift:CoDA-Lift-v0", within="generator", reward_mode="shaped")
+    check_env(env.unwrapped)
+    inner = env.unwrapped
+    assert isinstance(inner, ManipulationEnv)
+    successes = 0
+    for seed in range(20):
+        _, info = env.reset(seed=seed)
+        expert, done = inner.family.expert(seed), False
+        while not done:
+            _, _, terminated, truncated, info = env.step(expert.act(inner).astype(np.float32))
+            done = terminated or truncated
+        successes += info["success"]
+    assert successes >= 19
+    again = gym.make(gym.spec("CoDA-Lift-v0"))
+    first, second = (e.reset(seed=7)[0] for e in (again, gym.make("CoDA-Lift-v0")))
+    assert all(first[key].tobytes() == second[key].tobytes() for key in first)
+
+
+def test_the_example_family_has_regions_and_valid_scenes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "examples" / "new_family")
+    importlib.import_module("lift")
+    family, rng = get_family("lift"), np.random.default_rng(0)
+    for region in ("generator", "ood-dev", "ood", "ood-spatial", "ood-attribute", "ood-far"):
+        scene = family.sample(rng, "generator", region)  # type: ignore[arg-type]
+        assert family.region(scene) == region
+        assert validate(scene).passed
+    with pytest.raises(SceneError, match="no scene of 'lift' can be drawn from the region"):
+        family.sample(rng, "generator", "ood-task")
+
+
+def test_the_example_family_is_one_file_and_one_yaml() -> None:
+    folder = ROOT / "examples" / "new_family"
+    assert {f.name for f in folder.iterdir() if f.is_file()} == {"lift.py", "factors.yaml"}
+    assert len((folder / "lift.py").read_text(encoding="utf-8").splitlines()) <= 150

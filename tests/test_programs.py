@@ -174,6 +174,9 @@ def test_a_hash_does_not_change_between_versions_of_this_project() -> None:
         ({"edit": "set", "factor": "spatial.target.x", "value": "far"}, "not a number"),
         ({"edit": "set", "factor": "spatial.target.yaw", "value": 10**400}, "outside its range"),
         ({"edit": "set", "factor": "attributes.target.shape", "value": "ball"}, "'bar'"),
+        # Only held-out scenes may have these.
+        ({"edit": "set", "factor": "spatial.target.x", "value": 0.17}, "-0.14 to 0.16"),
+        ({"edit": "set", "factor": "attributes.target.shape", "value": "disc"}, "'disc', not one"),
         ({"edit": "shift", "factor": "attributes.target.shape", "amount": 1}, "is a choice"),
         ({"edit": "scale", "factor": "task.distractors", "by": 2}, "is a choice"),
         ({"edit": "sample", "factor": "spatial.target.x", "choices": [1]}, "low and high"),

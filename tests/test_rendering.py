@@ -1,18 +1,27 @@
-"""Pictures: upright, not mirrored, where the camera's geometry says, independent of one another."""
+"""Pictures, distances and labels: upright, where the camera's geometry says, independent of one
+another; the window and recorded videos."""
 
 from __future__ import annotations
 
 import gc
 import math
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium as gym
+import mujoco
 import numpy as np
 import pytest
-from env_cases import ENV_ID, make, place, same, scene, tilted, tray_scene
+from env_cases import ENV_ID, FAMILY, make, place, same, scene, tilted, tray_scene
 
+from coda_envs.cameras import DEPTH_BOUND
 from coda_envs.env import ManipulationEnv
+from coda_envs.errors import SceneError
+from coda_envs.registration import BUILT_IN_IDS
+from coda_envs.sensing import SLOT_COLUMNS, object_table
 
 CAMERAS = {"agentview": (480, 640), "wrist": (320, 320)}
 #: Its target is the only red thing.
@@ -33,6 +42,21 @@ def projected(env: ManipulationEnv, camera: str, point: np.ndarray) -> np.ndarra
     ray = point - env.data.cam_xpos[index]
     scale = 0.5 * height / math.tan(math.radians(env.model.cam_fovy[index]) / 2) / -(ray @ back)
     return np.array([height / 2 - scale * (ray @ up), width / 2 + scale * (ray @ right)])
+
+
+def seen_points(env: ManipulationEnv, camera: str, depth: np.ndarray) -> np.ndarray:
+    """Points ``[h, w, 3]`` of the table frame that the pixels' middles show at these distances."""
+    height, width = depth.shape
+    index = env.model.camera(camera).id
+    right, up, back = env.data.cam_xmat[index].reshape(3, 3).T
+    focal = 0.5 * height / math.tan(math.radians(env.model.cam_fovy[index]) / 2)
+    rows, columns = np.mgrid[0:height, 0:width] + 0.5
+    rays = (
+        ((columns - width / 2) / focal)[..., None] * right
+        - ((rows - height / 2) / focal)[..., None] * up
+        - back
+    )
+    return env.data.cam_xpos[index] + depth[..., None] * rays
 
 
 @pytest.mark.parametrize("camera", CAMERAS)
@@ -176,3 +200,222 @@ def test_an_environment_that_was_never_closed_ends_without_noise() -> None:
     )
     assert done.stdout == ""
     assert done.stderr == ""
+
+
+# Distances and labels ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("camera", CAMERAS)
+def test_depth_is_the_distance_to_table_and_things(camera: str) -> None:
+    env = make(RED)
+    place(env, "target", (0.0, 0.0, 0.02))
+    depth = env.depth(camera, *CAMERAS[camera])
+    assert depth.shape == CAMERAS[camera]
+    assert depth.dtype == np.float32
+    points = seen_points(env, camera, depth)
+    # The cube's top, the table twice and the plate's top, all seen well inside their edges.
+    for x, y, z in [(0.0, 0.0, 0.04), (0.0, -0.06, 0.0), (0.08, -0.04, 0.0), (0.02, 0.09, 0.01)]:
+        row, column = np.round(projected(env, camera, np.array([x, y, z])) - 0.5).astype(int)
+        assert points[row, column] == pytest.approx([x, y, z], abs=0.003)
+        assert points[row, column, 2] == pytest.approx(z, abs=0.0005)
+    env.close()
+
+
+def test_looking_changes_neither_the_state_nor_the_next_look() -> None:
+    env = make(tray_scene())
+    state, picture = env.get_state(), env.picture("wrist", 64, 64)
+    depth, labels = env.depth("wrist", 64, 64), env.segmentation("wrist", 64, 64)
+    assert same(env.picture("wrist", 64, 64), picture)
+    assert same(env.depth("wrist", 64, 64), depth)
+    assert same(env.segmentation("wrist", 64, 64), labels)
+    assert same(env.get_state(), state)
+    env.close()
+
+
+def test_nothing_is_as_far_as_the_far_plane_and_bounded_when_observed() -> None:
+    env = make(RED, obs_mode="rgb", image_size=64, image_channels=["depth"])
+    away = env.picture("agentview", 64, 64)[0, -1]
+    assert env.depth("agentview", 64, 64)[0, -1] == pytest.approx(50.0)
+    assert away[2] > away[0]
+    obs, _ = env.reset(seed=0)
+    observed = obs["agentview_depth"].reshape(64, 64)
+    assert observed.max() == np.float32(DEPTH_BOUND)
+    near = observed < DEPTH_BOUND
+    assert 0.2 < near.mean() < 1.0
+    assert same(observed[near], env.depth("agentview", 64, 64)[near])
+    env.close()
+
+
+def label_of(env: ManipulationEnv, geom: int) -> int:
+    """Label of the innermost thing whose body holds a geom, directly or in a part of it."""
+    body = env.model.geom_bodyid[geom]
+    while body:
+        if (name := env.model.body(body).name) in env.entity_roles:
+            return 1 + env.entity_roles.index(name)
+        body = env.model.body_parentid[body]
+    return 0
+
+
+@pytest.mark.parametrize("camera", CAMERAS)
+@pytest.mark.parametrize("env_id", BUILT_IN_IDS.values())
+def test_every_label_lies_on_its_thing(env_id: str, camera: str) -> None:
+    env = gym.make(env_id, within="generator").unwrapped
+    compared = 0
+    for seed in range(3):
+        env.reset(seed=seed)
+        labels = env.segmentation(camera, 120, 160)
+        points = seen_points(env, camera, env.depth(camera, 120, 160))
+        assert labels.dtype == np.int32
+        # Labels of the geoms whose boxes a point touches; the table itself is a plane without one.
+        touched = np.zeros((*labels.shape, 1 + len(env.entity_roles)), dtype=bool)
+        touched[..., 0] = np.abs(points[..., 2]) < 1e-3
+        for geom in np.flatnonzero(env.model.geom_type != mujoco.mjtGeom.mjGEOM_PLANE):
+            offset = points - env.data.geom_xpos[geom]
+            local = np.abs(offset @ env.data.geom_xmat[geom].reshape(3, 3))
+            on = (local < env.model.geom_aabb[geom, 3:] + 1e-3).all(-1)
+            touched[..., label_of(env, geom)] |= on
+        certain = touched.sum(-1) == 1
+        assert (labels[certain] == touched[certain].argmax(-1)).all()
+        compared += int((labels[certain] > 0).sum())
+        assert np.take_along_axis(touched, labels[..., None], -1)[labels > 0].all()
+    assert compared > 200
+    env.close()
+
+
+def test_a_label_that_is_observed_is_a_row_of_the_object_table() -> None:
+    env = make(RED, obs_mode="rgb+state", image_size=128, image_channels=["segmentation"])
+    rows = {SLOT_COLUMNS.index(axis): i for i, axis in enumerate("xyz")}
+    labels_of_target = set()
+    for seed in range(12):
+        obs, _ = env.reset(seed=seed)
+        labels = obs["agentview_segmentation"][..., 0]
+        table = object_table(obs["objects"])
+        points = seen_points(env, "agentview", env.depth("agentview", 128, 128))
+        found = set(np.unique(labels).tolist()) - {0}
+        assert found == set((1 + np.flatnonzero(table[:, SLOT_COLUMNS.index("present")])).tolist())
+        for label in found:
+            middle = points[labels == label].mean(0)
+            assert middle == pytest.approx(table[label - 1][list(rows)], abs=0.03)
+        target = env.segmentation("agentview", 128, 128) == 1 + env.entity_roles.index("target")
+        labels_of_target |= set(labels[target].tolist())
+    # No label means "target" in every episode.
+    assert len(labels_of_target) > 3
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("camera", "height", "width", "named"),
+    [
+        ("agentveiw", 64, 64, "no camera 'agentveiw'.*did you mean 'agentview'"),
+        ("wrist", 2000, 64, "2000 × 64.*960 × 1280"),
+        ("wrist", 64, 0, "64 × 0"),
+    ],
+)
+def test_a_picture_that_cannot_be_taken_is_refused(
+    camera: str, height: int, width: int, named: str
+) -> None:
+    env = make(RED)
+    for channel in (env.picture, env.depth, env.segmentation):
+        with pytest.raises(SceneError, match=named):
+            channel(camera, height, width)
+
+
+# Window and video -------------------------------------------------------------------------------
+
+
+def bare(**variables: str) -> dict[str, str]:
+    """The environment variables of a machine without a display, and these."""
+    return {"PYTHONPATH": ":".join(p for p in sys.path if p), **variables}
+
+
+def test_without_a_display_a_window_is_refused_with_the_remedy_at_the_first_reset() -> None:
+    code = (
+        "import coda_envs, gymnasium as gym\n"
+        "from coda_envs.errors import CodaError\n"
+        f"env = gym.make({ENV_ID!r}, render_mode='human')\n"
+        "assert env.unwrapped.metadata['render_modes'] == ['rgb_array']\n"
+        "try: env.reset(seed=0)\n"
+        "except CodaError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env=bare(), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.startswith("render_mode='human' cannot open a window: ")
+    assert "DISPLAY" in done.stdout
+    assert "render_mode='rgb_array'" in done.stdout
+    assert done.stderr == ""
+
+
+#: Watch an episode, close the window as a person does, go on; a second window is left open.
+WATCH = f"""
+import sys
+import coda_envs, glfw, gymnasium as gym
+from env_cases import digest, playback
+plain, watched = (
+    gym.make({ENV_ID!r}, within="generator", obs_mode="rgb", image_size=32, render_mode=mode)
+    for mode in (None, "human")
+)
+first, second = (
+    digest([list(playback(env.unwrapped, seed, steps=4)) for seed in (0, 1)])
+    for env in (plain, watched)
+)
+print(first == second, watched.unwrapped.render())
+with open(sys.argv[1], "rb") as screen:
+    print(any(screen.read()[-400_000:]))
+glfw.set_window_should_close(watched.unwrapped._window._window, True)
+list(playback(watched.unwrapped, 2, steps=2))
+watched.close()
+watched.reset(seed=0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("Xvfb") is None, reason="needs Xvfb")
+@pytest.mark.parametrize("driver", ["glfw", "egl"])
+def test_a_window_shows_the_episode_and_changes_nothing(driver: str, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    # Xvfb chooses a free display, and keeps the picture on its screen in a file.
+    options = ["-displayfd", str(writing), "-fbdir", str(tmp_path), "-screen", "0", "1024x768x24"]
+    server = subprocess.Popen(["Xvfb", *options], pass_fds=[writing], stderr=subprocess.DEVNULL)
+    os.close(writing)
+    try:
+        with open(reading) as pipe:
+            display = f":{pipe.readline().strip()}"
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", WATCH, str(tmp_path / "Xvfb_screen0")],
+            env=bare(DISPLAY=display, MUJOCO_GL=driver), capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    finally:
+        server.terminate()
+        server.wait()
+    assert done.stdout.split("\n")[:2] == ["True None", "True"]
+    assert done.stderr == ""
+
+
+def test_a_recorded_video_has_every_frame_at_the_control_rate(tmp_path: Path) -> None:
+    pytest.importorskip("moviepy", reason="gymnasium.wrappers.RecordVideo needs moviepy")
+    import imageio_ffmpeg
+
+    env = gym.make(ENV_ID, scene=RED.to_dict(), render_mode="rgb_array", control_hz=10,
+                   render_size=[96, 128])  # fmt: skip
+    env = gym.wrappers.RecordVideo(env, str(tmp_path / "videos"))
+    env.reset(seed=0)
+    expert, frames, ended = FAMILY.expert(), 1, False
+    while not ended:
+        _, _, terminated, truncated, info = env.step(expert.act(env.unwrapped))
+        frames, ended = frames + 1, terminated or truncated
+    env.close()
+    assert info["success"]
+    path = str(tmp_path / "videos" / "rl-video-episode-0.mp4")
+    count, seconds = imageio_ffmpeg.count_frames_and_secs(path)
+    assert count == frames
+    assert seconds == pytest.approx(frames / 10, abs=0.05)
+    reader = imageio_ffmpeg.read_frames(path)
+    assert next(reader)["fps"] == 10
+    picture = np.frombuffer(next(reader), dtype=np.uint8).reshape(96, 128, 3)
+    reader.close()
+    env.reset(seed=0)
+    drawn = env.render().astype(int)
+    env.close()
+    assert np.abs(picture - drawn).mean() < 8

@@ -70,7 +70,11 @@ def test_each_check_fails_for_its_own_reason_and_says_what_is_wrong(
 
 @pytest.mark.parametrize(
     ("fault", "words"),
-    [("tips", "target tips"), ("drifts", "flap drifts: in 1 s its joint moves 50.")],
+    [
+        ("tips", "target tips"),
+        ("drifts", "flap drifts: in 1 s its joint moves 50."),
+        ("diverges", "physics diverged"),
+    ],
 )
 def test_what_does_not_rest_is_told_apart(faulty: Faulty, fault: str, words: str) -> None:
     certificate = validate(faulty.faulty(fault), solve_tries=0)
@@ -202,6 +206,17 @@ def test_a_family_that_breaks_is_named_and_takes_nobody_down(faulty: Faulty, par
     else:
         assert f"ZeroDivisionError: {part} is broken (faulty_families.py, line " in detail
     json.dumps(certificate.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("part", [p for p in BROKEN if p != "action"])
+@pytest.mark.parametrize("calls", range(1, 7))
+def test_a_family_may_break_at_any_call(faulty: Faulty, part: str, calls: int) -> None:
+    at = faulty.faulty(part)
+    faulty.patience = calls
+    certificate = validate(at, solve_tries=1)
+    assert certificate.passed or certificate.reason == FAMILY_ERROR
+    # A part that was called more often than that has broken.
+    assert certificate.passed == (faulty.patience >= 0)
 
 
 # Repair ----------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def _check_guard(guard: Guard, space: FactorSpace, where: str) -> None:
                 f"{where} asks for {guard.factor} = {guard.equals!r}, but that factor is a number.",
                 allowed="low and high",
             )
-        factor.check(guard.equals)
+        _reach(factor).check(guard.equals)
     if guard.low is None and guard.high is None:
         return
     if isinstance(factor, DiscreteFactor) and any(isinstance(c, str) for c in factor.generator):
@@ -113,7 +113,7 @@ def _check_sample(edit: SampleEdit, space: FactorSpace, where: str) -> None:
                 allowed="choices among " + ", ".join(map(repr, factor.generator)),
             )
         for choice in edit.choices:
-            factor.check(choice)
+            _reach(factor).check(choice)
         return
     if edit.choices or edit.low is None or edit.high is None:
         raise ProgramError(
@@ -150,4 +150,10 @@ def _check_value(factor: ContinuousFactor | DiscreteFactor, value: float | int |
     """A value the factor can take; of an angle, any turn within ``TURNS`` periods."""
     turns = isinstance(factor, ContinuousFactor) and TURNS * (factor.period or 0.0)
     if not turns or isinstance(value, str) or abs(value) > turns:
-        factor.check(value)
+        _reach(factor).check(value)
+
+
+def _reach(factor: ContinuousFactor | DiscreteFactor) -> ContinuousFactor | DiscreteFactor:
+    """The factor as the engine may move it: its far values are the held-out suites' alone."""
+    none = () if isinstance(factor, DiscreteFactor) else None
+    return factor.model_copy(update={"far": none})

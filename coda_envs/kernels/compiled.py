@@ -34,14 +34,15 @@ def kernel(result: Any, *arguments: Any) -> Callable[[Callable[P, R]], Callable[
 
     The cache lies beside the source file, or where that cannot be written in the user's cache
     folder, or where ``NUMBA_CACHE_DIR`` says. It is stale when that one file has changed: a kernel
-    may call helpers of its own file only, and gets the constants of others as arguments.
+    may call helpers of its own file only, and gets the constants of others as arguments. In a
+    kernel a division by zero gives infinity or NaN, as in NumPy.
 
     Raises :class:`CodaError` where no folder for the cache can be written.
     """
 
     def compiled(function: Callable[P, R]) -> Callable[P, R]:
         try:
-            dispatcher = numba.njit(cache=True, nogil=True)(function)
+            dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
         except RuntimeError as error:
             raise CodaError(
                 f"the compiled loops of {function.__module__} cannot be cached: {error}.",
@@ -58,4 +59,4 @@ def kernel(result: Any, *arguments: Any) -> Callable[[Callable[P, R]], Callable[
 
 def helper(function: Callable[P, R]) -> Callable[P, R]:
     """A function that kernels of the same file call."""
-    return cast(Callable[P, R], numba.njit(function))
+    return cast(Callable[P, R], numba.njit(error_model="numpy")(function))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import types
 
 from coda_envs.kernels.compiled import NOTHING, REAL, WHOLE, helper, kernel, read, write
 
@@ -209,10 +208,10 @@ def act(
 
     Returns -1, or 7·env + component of the first number that is not finite; then nothing is done.
     """
-    for env in envs:
+    for k in range(len(envs)):
         for i in range(7):
-            if not math.isfinite(actions[env, i]):
-                return 7 * env + i
+            if not math.isfinite(actions[envs[k], i]):
+                return 7 * int(envs[k]) + i
     scratch = np.empty((15, 7))
     action = np.empty(7)
     blocks = targets.shape[1]

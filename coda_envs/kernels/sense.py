@@ -16,6 +16,8 @@ from coda_envs.kernels.compiled import NOTHING, REAL, TRUTH, WHOLE, helper, kern
 
 #: Below this a component of a unit quaternion counts as zero.
 _ZERO = 1e-9
+#: MuJoCo takes what is larger than this for diverged.
+_HUGE = 1e10
 
 Quat = tuple[float, float, float, float]
 
@@ -64,6 +66,15 @@ def _norm(values: np.ndarray, first: int, count: int) -> float:
 
 
 @helper
+def _bounded(values: np.ndarray) -> bool:
+    for value in values:  # noqa: SIM110  (numba has no any())
+        # False for NaN too.
+        if not abs(value) <= _HUGE:
+            return False
+    return True
+
+
+@helper
 def _within(value: float, bound: float) -> float:
     return min(max(value, -bound), bound)
 
@@ -107,8 +118,8 @@ def sense(
     ``robot`` to ``bounds``: the layout. ``qpos [s, nq]``, ``qvel [s, nv]``, ``xpos [s, nbody, 3]``,
     ``xmat [s, nbody, 9]``, ``site_xpos [s, nsite, 3]``, ``site_xmat [s, nsite, 9]``: MuJoCo's, with
     positions up to date. ``pairs [p, 2]`` int32: geoms that touch; those of ``sims[k]`` end before
-    ``ends[k]``. ``motion``, ``slots``, ``poses``, ``features``, ``proprio``, ``objects``: the rows.
-    ``commands [n]``: last gripper commands.
+    ``ends[k]``, or with the last pair. ``motion``, ``slots``, ``poses``, ``features``, ``proprio``,
+    ``objects``: the rows. ``commands [n]``: last gripper commands.
     """
     site, arm, left, right = robot[0], robot[1], robot[2], robot[3]
     start = 0
@@ -134,11 +145,12 @@ def sense(
         out[7] = _norm(speeds, arm, 7)
         for flag in flags:
             out[flag] = 0.0
-        for i in range(start, ends[k]):
+        end = min(ends[k], len(pairs))
+        for i in range(start, end):
             column = touches[kinds[pairs[i, 0]], kinds[pairs[i, 1]]]
             if column >= 0:
                 out[column] = 1.0
-        start = ends[k]
+        start = end
         for i in range(len(entities)):
             x, yaw, upright, speed, spin, opening, body, free, joint, dof = entities[i]
             position, matrix, slot = xpos[sim, body], xmat[sim, body], objects[env, slots[env, i]]
@@ -160,21 +172,13 @@ def sense(
 
 
 @kernel(TRUTH, read(WHOLE, 1), read(types.int32, 1), read(REAL, 1), read(REAL, 1))
-def diverged(
-    kinds: np.ndarray, warnings: np.ndarray, qpos: np.ndarray, qvel: np.ndarray
-) -> bool:
+def diverged(kinds: np.ndarray, warnings: np.ndarray, qpos: np.ndarray, qvel: np.ndarray) -> bool:
     """Whether a simulation has any of the ``kinds`` of MuJoCo's ``warnings``, or a coordinate or
-    velocity that is not finite."""
+    velocity that MuJoCo would warn of at its next step."""
     for kind in kinds:
         if warnings[kind] > 0:
             return True
-    for value in qpos:
-        if not math.isfinite(value):
-            return True
-    for value in qvel:
-        if not math.isfinite(value):
-            return True
-    return False
+    return not (_bounded(qpos) and _bounded(qvel))
 
 
 @kernel(NOTHING, read(REAL, 1), write(REAL, 1))

@@ -114,8 +114,11 @@ def inside_fraction(view: View, roles: tuple[str, ...], scale: None) -> np.ndarr
 
 
 def joint_fraction(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
-    """Opening of the role's joint as a share of its travel: 0 shut, 1 open."""
-    return _clip(np.asarray(view.of(roles[0], "opening")))
+    """Opening of the role's joint as a share of its travel: 0 shut, 1 open; the other way round
+    where the task asks to shut it.
+    """
+    opening = view.of(roles[0], "opening")
+    return _clip(np.where(view.of(roles[0], "to_shut") > 0.5, 1.0 - opening, opening))
 
 
 def insertion_depth(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:

@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 
 from coda_envs import robot
-from coda_envs.arena import TABLE, TABLE_X, compile_scene, diverged
+from coda_envs.arena import TABLE, TABLE_X, compile_scene, divergence
 from coda_envs.env import ManipulationEnv
 from coda_envs.predicates import OPEN, SHUT
 from coda_envs.props import COLORS
@@ -39,8 +39,8 @@ REACH_FLOOR = 0.012
 #: Share of the target's sample points that the main camera must see.
 VISIBLE = 0.25
 
-#: Opening that a goal asks a joint for, as a share of its travel.
-_GOAL_OPENING = {"opened": OPEN, "shut": SHUT}
+#: Openings that a goal asks a joint for, as shares of its travel: to be opened, to be shut.
+_GOAL_OPENING = {"opened": (OPEN, OPEN), "shut": (SHUT, SHUT), "operated": (OPEN, SHUT)}
 _DOWN = np.array([0.0, 1.0, 0.0, 0.0])
 
 
@@ -112,8 +112,9 @@ def penetration(it: Inspection) -> str:
 
 def not_solved(it: Inspection) -> str:
     """The verifier does not hold before the robot moves."""
+    features = it.now.features()
     with family_code(it.family, "success()"):
-        solved = bool(it.family.success(it.scene, it.now.features()))
+        solved = bool(it.family.success(it.scene, features))
     if solved:
         raise CheckFailedError("the goal holds before the robot moves")
     return "the goal does not hold yet"
@@ -126,7 +127,7 @@ def settles(it: Inspection) -> str:
     steps = round(SETTLE_SECONDS / robot.TIMESTEP)
     mujoco.mj_step(model, data, steps)
     it.simulated += steps
-    if diverged(data):
+    if divergence(data)():
         raise CheckFailedError("physics diverged")
     found = before.compare(Resting.of(it.now))
     it.settled = tuple(round(float(q), 6) for q in data.qpos)
@@ -156,8 +157,9 @@ def reachable(it: Inspection) -> str:
     view, worst = it.view(), 0.0
     for role in it.scene.task.goal.roles:
         places = {role: view.position(role)}
-        opening = _GOAL_OPENING.get(it.scene.task.goal.predicate)
-        if opening is not None and it.entity(role).joint:
+        openings = _GOAL_OPENING.get(it.scene.task.goal.predicate)
+        if openings is not None and it.entity(role).joint:
+            opening = openings[it.entity(role).to_shut]
             places[f"the goal of {role}"] = _opened(it, role, opening)
         for label, place in places.items():
             for above in REACH_HEIGHTS:
@@ -203,9 +205,10 @@ def visible(it: Inspection) -> str:
 def solvable(it: Inspection) -> str:
     """The family's expert solves the scene in one of its tries."""
     limit = round(min(it.family.max_seconds, SOLVE_SECONDS) * SOLVE_HZ)
-    env = ManipulationEnv(
-        it.family.name, scene=it.scene, control_hz=SOLVE_HZ, max_steps=max(limit, 1)
-    )
+    with family_code(it.family, "goal()"):
+        env = ManipulationEnv(
+            it.family.name, scene=it.scene, control_hz=SOLVE_HZ, max_steps=max(limit, 1)
+        )
     failure = ""
     try:
         for attempt in range(it.tries):

@@ -45,7 +45,7 @@ class Simulation:
     def features(self) -> np.ndarray:
         """State features ``[F]`` of the current state, the hand told to open."""
         self.refresh()
-        return self.sensor.features(self.sensor.read(), -1.0)
+        return self.sensor.read()
 
 
 @dataclass

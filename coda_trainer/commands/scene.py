@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from coda_envs.errors import CodaError, ConfigError, SceneError
+from coda_envs.errors import CodaError, ConfigError, PluginError, SceneError
 from coda_trainer.commands.result import Assignments, Json, Result, table
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ class SceneEdit:
 class SceneValidate:
     """Check that a scene can be built, is stable, in reach, in view and solvable.
 
-    The checks run in order and stop at the first that fails; the exit code is then 3.
+    The checks run in order and stop at the first that fails; the exit code is then 3, or 4 where
+    the family's own code broke.
 
     Example: coda scene validate my_scene.yaml
     """
@@ -99,7 +100,7 @@ class SceneValidate:
 
         scene = load_scene(self.file)
 
-        from coda_envs.validity import validate
+        from coda_envs.validity import FAMILY_ERROR, validate
 
         certificate = validate(scene)
         rows = [(c.name, "ok" if c.passed else "FAIL", c.detail) for c in certificate.checks]
@@ -111,9 +112,13 @@ class SceneValidate:
                 {"name": c.name, "passed": c.passed, "detail": c.detail} for c in certificate.checks
             ],
         }
-        error = None
-        if not certificate.passed:
-            failed = certificate.checks[-1]
+        error: CodaError | None = None
+        failed = certificate.checks[-1]
+        if certificate.reason == FAMILY_ERROR:
+            error = PluginError(
+                f"{self.file} was not judged: {failed.detail}.", remedy="repair the family"
+            )
+        elif not certificate.passed:
             error = SceneError(
                 f"{self.file} is not valid: {failed.name}: {failed.detail}.",
                 allowed="a scene that passes every check",

@@ -112,4 +112,8 @@ def record(context: RoundContext, generated: Generated, source: str) -> None:
         proposals=len(generated.traces),
         accepted=len(generated.scenes),
         verified=generated.verified,
+        verified_after_repair=generated.verified_after_repair,
+        edit_survival=generated.edit_survival,
+        reasons=generated.reasons,
+        rejections=generated.rejections,
     )

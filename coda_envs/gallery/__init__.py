@@ -1,0 +1,1 @@
+"""Pictures and a page of a family: sampled scenes, edited scenes, a film of the expert."""

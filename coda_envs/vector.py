@@ -1,0 +1,312 @@
+"""ManipulationVectorEnv: many environments whose physics MuJoCo steps together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from coda_envs import robot
+from coda_envs.actions import as_actions, not_finite
+from coda_envs.arena import Compiled
+from coda_envs.env import BLOCK, IK_STEPS, ManipulationEnv
+from coda_envs.errors import SceneError, short, suggest
+from coda_envs.instruction import INSTRUCTION_BYTES, encode_instruction
+from coda_envs.observations import WITH_IMAGES, Obs
+from coda_envs.outcome import DIVERGED, Mover, lost, movers
+from coda_envs.scene import Scene
+from coda_envs.sensing import FEATURE_BOUND, N_SLOTS, SensorRows
+from coda_envs.simulations import Simulations
+from coda_envs.text2potential.wrapper import shaping
+from coda_envs.topology import build
+
+#: How an environment may go on after an episode; see Gymnasium's ``AutoresetMode``.
+AUTORESET_MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+
+
+class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
+    """``num_envs`` environments in one, each playing to the byte what it would play alone.
+
+    ``options``: the keyword arguments of :class:`coda_envs.env.ManipulationEnv`, but those that
+    draw. ``nthread``: threads that step the physics, 0 for one a core; the numbers do not depend on
+    it. ``autoreset_mode``: ``NextStep`` (the step after an episode's last resets, its action
+    counting for nothing) or ``SameStep`` (the last step resets at once; ``final_obs`` and
+    ``final_info`` of ``infos`` say how the episode ended).
+
+    Environment i of ``reset(seed=s)`` is one reset with seed s + i. Actions ``[n, 7]``;
+    observations, rewards, ends and infos as Gymnasium's own vector environments give them. Actions
+    with a number that is not finite raise ``ValueError``, and change nothing in any environment.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        nthread: int = 0,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        **options: Any,
+    ) -> None:
+        if num_envs < 1 or nthread < 0:
+            raise SceneError(
+                f"num_envs={num_envs}, nthread={nthread}.",
+                allowed="at least one environment, and 0 threads (one a core) or more",
+            )
+        self.autoreset_mode = _autoreset_mode(autoreset_mode)
+        # What the options mean, and whether they are right, is for the single environment to say.
+        self._single = single = ManipulationEnv(**options)
+        if single.obs_mode in WITH_IMAGES or single.render_mode is not None:
+            raise SceneError(
+                f"obs_mode={single.obs_mode!r}, render_mode={single.render_mode!r}.",
+                allowed="obs_mode 'state' or 'privileged', and no render_mode",
+                remedy="pass vectorization_mode='sync' or 'async' to gym.make_vec for pictures",
+            )
+        self.num_envs = num_envs
+        self.family, self.max_steps = single.family, single.max_steps
+        self.single_action_space = single.action_space
+        self.single_observation_space = single.observation_space
+        self.action_space = batch_space(single.action_space, num_envs)
+        self.observation_space = batch_space(single.observation_space, num_envs)
+        self.metadata = single.metadata | {"autoreset_mode": self.autoreset_mode}
+
+        from coda_envs.kernels import control
+
+        self._kernel, self._arm = control.act, robot.arm_table()
+        blocks = round(1.0 / single.control_hz / robot.TIMESTEP) // BLOCK
+        self._nthread = nthread
+        self._simulations: dict[Hashable, Simulations] = {}
+        # One row, or item, an environment.
+        self._found = SensorRows(num_envs, self.family.schema)
+        self._control = np.tile(robot.home_control(), (num_envs, 1))
+        self._targets = np.zeros((num_envs, blocks, 8))
+        self._instructions = np.zeros((num_envs, INSTRUCTION_BYTES), dtype=np.uint8)
+        self._steps = np.zeros(num_envs, dtype=np.int64)
+        self._success = np.zeros(num_envs, dtype=bool)
+        self._failures, self._texts, self._scene_ids = np.full((3, num_envs), "", dtype=object)
+        self._potentials, self._stages = np.zeros(num_envs), np.zeros(num_envs, dtype=np.int64)
+        self._compiled: list[Compiled | None] = [None] * num_envs
+        self._rows = np.zeros(num_envs, dtype=np.int32)
+        self._movers: list[tuple[Mover, ...]] = [()] * num_envs
+        self._generators: list[np.random.Generator | None] = [None] * num_envs
+        self._seeds: list[int | None] = [None] * num_envs
+        self._over = np.zeros(num_envs, dtype=bool)
+
+    # Gymnasium ---------------------------------------------------------------------------------
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Obs, dict[str, Any]]:
+        """Start an episode in every environment. ``seed``: of the first one, or one for each."""
+        seeds = [seed + i for i in range(self.num_envs)] if isinstance(seed, int) else seed
+        given = [None] * self.num_envs if seeds is None else list(seeds)
+        if len(given) != self.num_envs:
+            raise SceneError(f"{len(given)} seeds were given.", allowed=f"{self.num_envs}")
+        for env, one in enumerate(given):
+            if one is not None:
+                self._generators[env], self._seeds[env] = seeding.np_random(one)
+        self._over[:] = False
+        self._begin(np.arange(self.num_envs), options or {})
+        return self._observations(), self._infos()
+
+    def step(
+        self, actions: np.ndarray
+    ) -> tuple[Obs, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """One control step of every environment, or the reset of one whose episode is over."""
+        if self._compiled[-1] is None:
+            raise gym.error.ResetNeeded("call reset() before step()")
+        resetting = np.flatnonzero(self._over)
+        acting = np.flatnonzero(~self._over)
+        self._act(as_actions(actions, (self.num_envs, 7)), acting)
+        before = self._potentials.copy()
+        self._simulate(acting)
+        self._steps[acting] += 1
+        self._judge(acting)
+        terminated = (self._success | self._failed()) & ~self._over
+        truncated = (self._steps >= self.max_steps) & ~terminated & ~self._over
+        rewards = np.where(self._over, 0.0, self._success)
+        if self._single.potential is not None:
+            shaped = shaping(before, self._potentials, self._single.gamma, 1, terminated)
+            rewards[acting] += shaped[acting]
+        self._over = terminated | truncated
+        final: dict[str, Any] = {}
+        if self.autoreset_mode == AutoresetMode.SAME_STEP:
+            resetting = np.flatnonzero(self._over)
+            final = self._final(resetting)
+            self._over[:] = False
+        self._begin(resetting, {})
+        return self._observations(), rewards, terminated, truncated, final | self._infos()
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Free the simulations."""
+        self._simulations.clear()
+
+    # State -------------------------------------------------------------------------------------
+
+    @property
+    def scenes(self) -> tuple[Scene, ...]:
+        """The scenes being played. Raises before the first reset."""
+        return tuple(self._playing(env).scene for env in range(self.num_envs))
+
+    @property
+    def features(self) -> np.ndarray:
+        """State features ``[n, F]``, see :mod:`coda_envs.features`."""
+        return self._found.features.copy()
+
+    @property
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[misc, override]
+        """The environments' generators, as Gymnasium's own vector environments give them."""
+        return tuple(self._generator(env) for env in range(self.num_envs))
+
+    @property
+    def np_random_seed(self) -> tuple[int | None, ...]:  # type: ignore[override]
+        """The seeds of the environments' generators."""
+        return tuple(self._seeds)
+
+    # Inside ------------------------------------------------------------------------------------
+
+    def _playing(self, env: int) -> Compiled:
+        compiled = self._compiled[env]
+        if compiled is None:
+            raise gym.error.ResetNeeded("call reset() before asking for the scenes")
+        return compiled
+
+    def _generator(self, env: int) -> np.random.Generator:
+        generator = self._generators[env]
+        if generator is None:
+            generator, self._seeds[env] = seeding.np_random()
+            self._generators[env] = generator
+        return generator
+
+    def _begin(self, envs: np.ndarray, options: dict[str, Any]) -> None:
+        """Start an episode in each of these environments, and read its first state."""
+        if not envs.size:
+            return
+        for env in envs.tolist():
+            generator = self._generator(env)
+            scene = self._single.source.choose(generator, options)
+            self._load(env, scene)
+            self._found.load(env, self._playing(env), generator.permutation(N_SLOTS))
+        for simulations, rows in self._by_topology(envs):
+            playing = [self._playing(env) for env in simulations.envs[rows].tolist()]
+            simulations.start(rows, playing)
+        self._control[envs] = robot.home_control()
+        self._steps[envs] = 0
+        self._failures[envs] = ""
+        self._judge(envs)
+
+    def _load(self, env: int, scene: Scene) -> None:
+        """Have an environment play a scene, with a row among those of the scene's topology."""
+        old = self._compiled[env]
+        if old is not None and old.scene.id == scene.id:
+            return
+        compiled = build(scene)
+        if old is None or old.topology != compiled.topology:
+            if old is not None:
+                self._simulations[old.topology].remove(int(self._rows[env]))
+            if compiled.topology not in self._simulations:
+                fresh = Simulations(compiled, self.family.schema, self._nthread)
+                self._simulations[compiled.topology] = fresh
+            self._rows[env] = self._simulations[compiled.topology].add(env)
+        self._compiled[env] = compiled
+        self._movers[env] = movers(compiled, self.family.schema)
+        self._instructions[env] = encode_instruction(scene.task.instruction)
+        self._texts[env], self._scene_ids[env] = scene.task.instruction, scene.id
+
+    def _by_topology(self, envs: np.ndarray) -> list[tuple[Simulations, np.ndarray]]:
+        """The simulations of these environments, with their rows."""
+        wanted = np.zeros(self.num_envs, dtype=bool)
+        wanted[envs] = True
+        found = []
+        for simulations in self._simulations.values():
+            rows = np.flatnonzero(wanted[simulations.envs] & (simulations.envs >= 0))
+            if rows.size:
+                found.append((simulations, rows.astype(np.int32)))
+        return found
+
+    def _act(self, actions: np.ndarray, envs: np.ndarray) -> None:
+        """Turn the actions ``[n, 7]`` of these environments into controls."""
+        wrong = self._kernel(
+            self._arm, IK_STEPS[self._single.control_hz], actions, envs, self._found.poses,
+            self._control, self._targets,
+        )  # fmt: skip
+        if wrong >= 0:
+            raise ValueError(f"environment {wrong // 7}: {not_finite(actions.reshape(-1), wrong)}")
+
+    def _simulate(self, envs: np.ndarray) -> None:
+        for simulations, rows in self._by_topology(envs):
+            owners = simulations.envs[rows]
+            diverged = simulations.step(rows, self._targets[owners], BLOCK)
+            self._failures[owners[diverged]] = DIVERGED
+
+    def _judge(self, envs: np.ndarray) -> None:
+        """Read the states of these environments: features, failures, success and potential."""
+        for simulations, rows in self._by_topology(envs):
+            simulations.read(rows, self._control[:, 14], self._found)
+        features, success = self._found.features, self.family.success
+        for env in envs.tolist():
+            row = features[env]
+            failure = self._failures[env] or lost(row, self._movers[env])
+            reached = bool(success(self._playing(env).scene, row))
+            self._failures[env], self._success[env] = failure, reached and not failure
+        if self._single.potential is not None:
+            rows = features[envs]
+            stages = self._single.potential.stage(rows)
+            self._stages[envs] = stages
+            self._potentials[envs] = self._single.potential.of_stage(rows, stages)
+
+    def _failed(self) -> np.ndarray:
+        """Which episodes have been declared failed ``[n]``."""
+        return np.asarray(self._failures != "", dtype=bool)
+
+    def _observations(self) -> Obs:
+        found, n = self._found, self.num_envs
+        obs: Obs = {
+            "proprio": found.proprio.copy(),
+            "objects": found.objects.reshape(n, -1).copy(),
+            "instruction": self._instructions.copy(),
+        }
+        if self._single.obs_mode == "privileged":
+            bounded = np.clip(found.features, -FEATURE_BOUND, FEATURE_BOUND)
+            obs["features"] = bounded.astype(np.float32)
+        return obs
+
+    def _infos(self) -> dict[str, Any]:
+        infos: dict[str, Any] = {
+            "success": self._success.copy(),
+            "is_success": self._success.copy(),
+            "sparse_reward": self._success.astype(float),
+            "scene_id": self._scene_ids.copy(),
+            "instruction": self._texts.copy(),
+            "failure": self._failures.copy(),
+        }
+        if self._single.potential is not None:
+            infos |= {"potential": self._potentials.copy(), "stage": self._stages.copy()}
+        # Gymnasium's masks: which environments have said so.
+        return infos | {f"_{name}": np.ones(self.num_envs, dtype=bool) for name in infos}
+
+    def _final(self, envs: np.ndarray) -> dict[str, Any]:
+        """What ``infos`` says of the last states of episodes that are over, where any are."""
+        final: dict[str, Any] = {}
+        if envs.size:
+            obs, infos = self._observations(), self._infos()
+            names = [name for name in infos if not name.startswith("_")]
+            for env in envs.tolist():
+                last = {name: infos[name][env : env + 1].tolist()[0] for name in names}
+                seen = {name: rows[env].copy() for name, rows in obs.items()}
+                final = self._add_info(final, {"final_obs": seen, "final_info": last}, env)
+        return final
+
+
+def _autoreset_mode(given: AutoresetMode | str) -> AutoresetMode:
+    values = [mode.value for mode in AUTORESET_MODES]
+    value = given.value if isinstance(given, AutoresetMode) else given
+    if value not in values:
+        raise SceneError(f"autoreset_mode={short(value)}.", allowed=suggest(str(value), values))
+    return AutoresetMode(value)
