@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from coda_trainer.files import write_atomic
+from coda_trainer.machine import describe_machine
 from coda_trainer.strict_json import dumps
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,21 +33,8 @@ def circumstances() -> dict[str, Any]:
             "python": platform.python_version(),
             **{name: metadata.version(name) for name in _PACKAGES},
         },
-        "machine": {
-            "system": platform.platform(),
-            "processor": _processor(),
-            "cores": os.cpu_count(),
-            # Above the number of cores, times say more about the neighbours than about the code.
-            "load": round(os.getloadavg()[0], 2),
-        },
+        "machine": describe_machine(),
     }
-
-
-def _processor() -> str:
-    cpus = Path("/proc/cpuinfo")
-    lines = cpus.read_text(encoding="utf-8").splitlines() if cpus.is_file() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
 
 
 def write(name: str, figures: Mapping[str, Any]) -> Path:

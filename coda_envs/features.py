@@ -74,7 +74,8 @@ class FeatureSchema:
         return {name: i for i, name in enumerate(self.names)}
 
     @cached_property
-    def _offsets(self) -> dict[str, int]:
+    def starts(self) -> dict[str, int]:
+        """First column of each role."""
         return {role: len(GRIPPER) + i * len(OBJECT) for i, role in enumerate(self.roles)}
 
     @property
@@ -98,7 +99,7 @@ class FeatureSchema:
     def role_offset(self, role: str) -> int:
         """First column of a role. Raises :class:`ProgramError` where the family lacks it."""
         try:
-            return self._offsets[role]
+            return self.starts[role]
         except KeyError:
             raise ProgramError(
                 f"unknown role {role!r}.",

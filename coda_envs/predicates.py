@@ -52,6 +52,7 @@ class View:
     def __init__(self, schema: FeatureSchema, features: np.ndarray) -> None:
         self.schema = schema
         self.features = features
+        self._starts = schema.starts
         # The environment asks the verifier after every step. Python's floats calculate like
         # float64 arrays, bit for bit, at a fraction of what arrays of one number cost.
         self.one_state = features.ndim == 1 and features.dtype is _FLOAT64
@@ -63,7 +64,8 @@ class View:
 
     def of(self, role: str, name: str) -> np.ndarray:
         """Column ``<role>.<name>``, shape ``[...]``."""
-        index = self.schema.role_offset(role) + _OBJECT[name]
+        start = self._starts.get(role)
+        index = (self.schema.role_offset(role) if start is None else start) + _OBJECT[name]
         column: np.ndarray
         column = self.features.item(index) if self.one_state else self.features[..., index]
         return column
@@ -215,7 +217,10 @@ def at_stop(view: View, role: str) -> np.ndarray:
 
 def operated(view: View, role: str) -> np.ndarray:
     """Opened, or shut where the task asks for that: at rest, let go."""
-    done: np.ndarray = at_stop(view, role) & released(view, role) & stable(view, role)
+    stopped = at_stop(view, role)
+    if view.one_state and not stopped:
+        return stopped
+    done: np.ndarray = stopped & released(view, role) & stable(view, role)
     return done
 
 

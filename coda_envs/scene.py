@@ -28,8 +28,8 @@ from coda_envs.factor import DIGITS, Value
 from coda_envs.instruction import encode_instruction
 from coda_envs.strict_yaml import read_yaml, yaml_problem
 
-#: Largest scene file that is read, in bytes: forty times what a scene takes, and no more than YAML's
-#: parser gets through in a few seconds.
+#: Largest scene file that is read, in bytes: forty times what a scene takes, and no more than a
+#: YAML parser gets through in a few seconds.
 MAX_BYTES = 64_000
 
 

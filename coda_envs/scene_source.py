@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +95,7 @@ def make_source(
 
 def suite_names(family: TaskFamily) -> tuple[str, ...]:
     """Names of the frozen suites that ship with the family."""
-    folder = resources.files(type(family).__module__.rpartition(".")[0]) / "suites"
-    if not folder.is_dir():
-        return ()
-    return tuple(sorted(f.name[:-6] for f in folder.iterdir() if f.name.endswith(".jsonl")))
+    return tuple(sorted(file.stem for file in (family.folder / "suites").glob("*.jsonl")))
 
 
 def load_suite(family: TaskFamily, name: str) -> tuple[Scene, ...]:
@@ -109,12 +105,11 @@ def load_suite(family: TaskFamily, name: str) -> tuple[Scene, ...]:
         raise SceneError(
             f"unknown suite {name!r} of the family {family.name!r}.", allowed=suggest(name, names)
         )
-    return _load_suite(type(family).__module__.rpartition(".")[0], name)
+    return _load_suite(family.folder / "suites" / f"{name}.jsonl")
 
 
 @lru_cache(maxsize=32)
-def _load_suite(package: str, name: str) -> tuple[Scene, ...]:
-    file = resources.files(package) / "suites" / f"{name}.jsonl"
+def _load_suite(file: Path) -> tuple[Scene, ...]:
     lines = file.read_text(encoding="utf-8").splitlines()
     return tuple(Scene.model_validate(json.loads(line)["scene"]) for line in lines)
 

@@ -12,7 +12,6 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +131,7 @@ def _certified(
 
 def read_records(family: TaskFamily, name: str) -> list[dict[str, Any]]:
     """The stored records of a suite."""
-    package = type(family).__module__.rpartition(".")[0]
-    text = (resources.files(package) / "suites" / f"{name}.jsonl").read_text(encoding="utf-8")
+    text = (family.folder / "suites" / f"{name}.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
 

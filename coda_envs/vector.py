@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -78,7 +78,8 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
         self._kernel, self._arm = control.act, robot.arm_table()
         blocks = round(1.0 / single.control_hz / robot.TIMESTEP) // BLOCK
         self._nthread = nthread
-        self._simulations: dict[Hashable, Simulations] = {}
+        self._simulations: list[Simulations] = []
+        self._numbers: dict[Hashable, int] = {}
         # One row, or item, an environment.
         self._found = SensorRows(num_envs, self.family.schema)
         self._control = np.tile(robot.home_control(), (num_envs, 1))
@@ -89,7 +90,7 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
         self._failures, self._texts, self._scene_ids = np.full((3, num_envs), "", dtype=object)
         self._potentials, self._stages = np.zeros(num_envs), np.zeros(num_envs, dtype=np.int64)
         self._compiled: list[Compiled | None] = [None] * num_envs
-        self._rows = np.zeros(num_envs, dtype=np.int32)
+        self._topologies = np.zeros(num_envs, dtype=np.int64)
         self._movers: list[tuple[Mover, ...]] = [()] * num_envs
         self._generators: list[np.random.Generator | None] = [None] * num_envs
         self._seeds: list[int | None] = [None] * num_envs
@@ -144,8 +145,10 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
         return self._observations(), rewards, terminated, truncated, final | self._infos()
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Free the simulations."""
+        """Free the simulations. They come back with the next reset."""
         self._simulations.clear()
+        self._numbers.clear()
+        self._compiled = [None] * self.num_envs
 
     # State -------------------------------------------------------------------------------------
 
@@ -159,8 +162,8 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
         """State features ``[n, F]``, see :mod:`coda_envs.features`."""
         return self._found.features.copy()
 
-    @property
-    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[misc, override]
+    @property  # type: ignore[misc]
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
         """The environments' generators, as Gymnasium's own vector environments give them."""
         return tuple(self._generator(env) for env in range(self.num_envs))
 
@@ -193,42 +196,34 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
             scene = self._single.source.choose(generator, options)
             self._load(env, scene)
             self._found.load(env, self._playing(env), generator.permutation(N_SLOTS))
-        for simulations, rows in self._by_topology(envs):
-            playing = [self._playing(env) for env in simulations.envs[rows].tolist()]
-            simulations.start(rows, playing)
+        for simulations, own in self._by_topology(envs):
+            simulations.start(own, [self._playing(env) for env in own.tolist()])
         self._control[envs] = robot.home_control()
         self._steps[envs] = 0
         self._failures[envs] = ""
         self._judge(envs)
 
     def _load(self, env: int, scene: Scene) -> None:
-        """Have an environment play a scene, with a row among those of the scene's topology."""
+        """Have an environment play a scene."""
         old = self._compiled[env]
         if old is not None and old.scene.id == scene.id:
             return
-        compiled = build(scene)
-        if old is None or old.topology != compiled.topology:
-            if old is not None:
-                self._simulations[old.topology].remove(int(self._rows[env]))
-            if compiled.topology not in self._simulations:
-                fresh = Simulations(compiled, self.family.schema, self._nthread)
-                self._simulations[compiled.topology] = fresh
-            self._rows[env] = self._simulations[compiled.topology].add(env)
-        self._compiled[env] = compiled
+        self._compiled[env] = compiled = build(scene)
+        if compiled.topology not in self._numbers:
+            self._numbers[compiled.topology] = len(self._simulations)
+            self._simulations.append(
+                Simulations(compiled, self.family.schema, self.num_envs, self._nthread)
+            )
+        self._topologies[env] = self._numbers[compiled.topology]
         self._movers[env] = movers(compiled, self.family.schema)
         self._instructions[env] = encode_instruction(scene.task.instruction)
         self._texts[env], self._scene_ids[env] = scene.task.instruction, scene.id
 
-    def _by_topology(self, envs: np.ndarray) -> list[tuple[Simulations, np.ndarray]]:
-        """The simulations of these environments, with their rows."""
-        wanted = np.zeros(self.num_envs, dtype=bool)
-        wanted[envs] = True
-        found = []
-        for simulations in self._simulations.values():
-            rows = np.flatnonzero(wanted[simulations.envs] & (simulations.envs >= 0))
-            if rows.size:
-                found.append((simulations, rows.astype(np.int32)))
-        return found
+    def _by_topology(self, envs: np.ndarray) -> Iterator[tuple[Simulations, np.ndarray]]:
+        """These environments by the topologies that they play."""
+        played = self._topologies[envs]
+        for number in np.unique(played).tolist():
+            yield self._simulations[number], envs[played == number]
 
     def _act(self, actions: np.ndarray, envs: np.ndarray) -> None:
         """Turn the actions ``[n, 7]`` of these environments into controls."""
@@ -237,18 +232,18 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
             self._control, self._targets,
         )  # fmt: skip
         if wrong >= 0:
-            raise ValueError(f"environment {wrong // 7}: {not_finite(actions.reshape(-1), wrong)}")
+            env, component = divmod(wrong, 7)
+            raise ValueError(f"environment {env}: {not_finite(actions[env], component)}")
 
     def _simulate(self, envs: np.ndarray) -> None:
-        for simulations, rows in self._by_topology(envs):
-            owners = simulations.envs[rows]
-            diverged = simulations.step(rows, self._targets[owners], BLOCK)
-            self._failures[owners[diverged]] = DIVERGED
+        for simulations, own in self._by_topology(envs):
+            diverged = simulations.step(own, self._targets[own], BLOCK)
+            self._failures[own[diverged]] = DIVERGED
 
     def _judge(self, envs: np.ndarray) -> None:
         """Read the states of these environments: features, failures, success and potential."""
-        for simulations, rows in self._by_topology(envs):
-            simulations.read(rows, self._control[:, 14], self._found)
+        for simulations, own in self._by_topology(envs):
+            simulations.read(own, self._control[:, 14], self._found)
         features, success = self._found.features, self.family.success
         for env in envs.tolist():
             row = features[env]

@@ -20,10 +20,18 @@ import tyro
 from coda_envs import __version__
 from coda_envs.errors import CodaError
 from coda_trainer.commands.doctor import Doctor
+from coda_trainer.commands.envs import EnvsBench, EnvsCheck, EnvsGallery, EnvsList
 from coda_trainer.commands.evaluate import Evaluate
 from coda_trainer.commands.memory import MemoryExport, MemoryMode, MemoryShow
 from coda_trainer.commands.result import Command, Result
-from coda_trainer.commands.scene import SceneEdit, SceneNew, SceneRender, SceneValidate
+from coda_trainer.commands.scene import (
+    SceneEdit,
+    SceneNew,
+    SceneRender,
+    SceneStrip,
+    SceneValidate,
+)
+from coda_trainer.commands.suites import SuitesList, SuitesVerify
 from coda_trainer.commands.train import Train
 
 USAGE = 2
@@ -65,9 +73,25 @@ _COMMANDS: Any = (
     | _command(Train, "train")
     | _command(Evaluate, "evaluate")
     | _group(
+        "envs",
+        "List, check, measure or draw the environments.",
+        {"list": EnvsList, "check": EnvsCheck, "bench": EnvsBench, "gallery": EnvsGallery},
+    )
+    | _group(
+        "suites",
+        "List or verify the frozen suites that everything is measured on.",
+        {"list": SuitesList, "verify": SuitesVerify},
+    )
+    | _group(
         "scene",
-        "Write, change, check or draw a scene file.",
-        {"new": SceneNew, "edit": SceneEdit, "validate": SceneValidate, "render": SceneRender},
+        "Write, change, check or draw scenes.",
+        {
+            "new": SceneNew,
+            "edit": SceneEdit,
+            "validate": SceneValidate,
+            "render": SceneRender,
+            "strip": SceneStrip,
+        },
     )
     | _group(
         "memory",

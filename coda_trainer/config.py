@@ -9,9 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 Strategy = Literal["sft", "uniform", "coda"]
 Signal = Literal["shaped", "sparse"]
-Suite = Literal[
-    "seed", "ood-dev", "ood", "ood-spatial", "ood-attribute", "ood-task", "ood-far"
-]
+Suite = Literal["seed", "ood-dev", "ood", "ood-spatial", "ood-attribute", "ood-task", "ood-far"]
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]

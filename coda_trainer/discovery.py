@@ -95,7 +95,7 @@ def make_backbone(name: str, *, seed: int, **options: Any) -> Backbone:
     """
     factory, label = _find(name)
     _check_options(factory, label, options)
-    with _guarded(f"{label} cannot be made from {options!r}"):
+    with foreign_code(f"{label} cannot be made from {options!r}"):
         backbone = factory(seed=seed, **options)
     return _checked(backbone, label)
 
@@ -116,7 +116,7 @@ def load_plugin(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         remedy = "install what it imports, or correct the file"
-        with _guarded(f"the plugin file {path} does not load", remedy):
+        with foreign_code(f"the plugin file {path} does not load", remedy):
             spec.loader.exec_module(module)
     except PluginError:
         del sys.modules[name]
@@ -176,7 +176,7 @@ def _from_file(path: Path, attribute: str) -> BackboneFactory:
 def _attribute(target: str, label: str) -> BackboneFactory:
     """The object that ``module:Class`` names."""
     module_name, _, attribute = target.partition(":")
-    with _guarded(f"{label} does not load", f"check that `import {module_name}` works"):
+    with foreign_code(f"{label} does not load", f"check that `import {module_name}` works"):
         module = importlib.import_module(module_name)
     return _named(module, attribute, module_name, vars(module))
 
@@ -210,7 +210,7 @@ def _entry_label(entry: importlib.metadata.EntryPoint) -> str:
 
 def _load_entry(entry: importlib.metadata.EntryPoint) -> BackboneFactory:
     label = _entry_label(entry)
-    with _guarded(f"{label} does not load", f"repair or uninstall {_owner(entry)}"):
+    with foreign_code(f"{label} does not load", f"repair or uninstall {_owner(entry)}"):
         factory = entry.load()
     if not callable(factory):
         raise PluginError(f"{label} is {factory!r}.", allowed="a class or function")
@@ -218,7 +218,7 @@ def _load_entry(entry: importlib.metadata.EntryPoint) -> BackboneFactory:
 
 
 @contextlib.contextmanager
-def _guarded(problem: str, remedy: str | None = None) -> Iterator[None]:
+def foreign_code(problem: str, remedy: str | None = None) -> Iterator[None]:
     """Run foreign code: its prints go to stderr (stdout may be carrying JSON), and whatever it
     raises becomes a :class:`PluginError` with its cause. Our own errors pass unchanged."""
     try:

@@ -28,14 +28,16 @@ from coda_envs.registration import BUILT_IN_IDS
 
 pytestmark = pytest.mark.parametrize("env_id", BUILT_IN_IDS.values())
 
-#: Every way to observe, under both rewards.
-MODES: list[dict[str, Any]] = [
-    {"obs_mode": "state", "reward_mode": "sparse"},
-    {"obs_mode": "rgb", "reward_mode": "shaped"},
-    {"obs_mode": "rgb+state", "image_channels": ["depth", "segmentation"]},
-    {"obs_mode": "privileged", "reward_mode": "shaped", "control_hz": 10},
-]
+#: Every way to observe, under both rewards, with every image channel.
+WITH: dict[str, dict[str, Any]] = {
+    "rgb": {"reward_mode": "shaped"},
+    "rgb+state": {"image_channels": ["depth", "segmentation"]},
+    "privileged": {"reward_mode": "shaped", "control_hz": 10},
+}
+MODES = [{"obs_mode": mode, **WITH.get(mode, {})} for mode in OBS_MODES]
 STAY = np.zeros(7, dtype=np.float32)
+#: Numbers that float32 does not hold.
+ODD = np.linspace(-0.99, 0.987654321, 7)
 WIDE = {"within": "generator", "obs_mode": "privileged", "reward_mode": "shaped"}
 
 
@@ -47,26 +49,17 @@ def make(env_id: str, **options: Any) -> ManipulationEnv:
     return env
 
 
-def mode_name(options: dict[str, Any]) -> str:
-    return " ".join(map(str, options.values()))
-
-
 # Checkers ---------------------------------------------------------------------------------------
 
 
-def test_the_modes_below_are_all_there_are(env_id: str) -> None:
-    assert {mode["obs_mode"] for mode in MODES} == set(OBS_MODES)
-    assert gym.spec(env_id).entry_point == "coda_envs.env:ManipulationEnv"
-
-
-@pytest.mark.parametrize("options", MODES, ids=mode_name)
+@pytest.mark.parametrize("options", MODES, ids=OBS_MODES)
 def test_gymnasium_accepts_it_without_a_warning(env_id: str, options: dict[str, Any]) -> None:
     env = gym.make(f"coda_envs:{env_id}", image_size=32, render_mode="rgb_array", **options)
     check_env(env.unwrapped)
     env.close()
 
 
-@pytest.mark.parametrize("options", MODES, ids=mode_name)
+@pytest.mark.parametrize("options", MODES, ids=OBS_MODES)
 def test_stable_baselines_accepts_it_without_a_warning(
     env_id: str, options: dict[str, Any]
 ) -> None:
@@ -82,8 +75,7 @@ def test_stable_baselines_accepts_it_without_a_warning(
 def test_every_observation_of_a_wild_rollout_lies_in_its_space(
     env_id: str, control_hz: int
 ) -> None:
-    env = make(env_id, within="generator", obs_mode="privileged", control_hz=control_hz,
-               max_steps=60)  # fmt: skip
+    env = make(env_id, **WIDE, control_hz=control_hz, max_steps=60)
     rng = np.random.default_rng(control_hz)
     ended = 0
     for step in range(400):
@@ -355,25 +347,20 @@ def test_a_restored_state_has_the_same_future(env_id: str, control_hz: int, fres
 # Actions, ends, rewards -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reward_mode", ["sparse", "shaped"])
-def test_actions_beyond_the_bounds_act_like_the_bound(env_id: str, reward_mode: str) -> None:
-    env = make(env_id, reward_mode=reward_mode)
+@pytest.mark.parametrize(
+    "alike",
+    [
+        pytest.param([np.ones(7), np.full(7, 40.0), [1e300] * 7], id="beyond the bounds"),
+        pytest.param([ODD, ODD.tolist(), ODD.astype(np.float32)], id="stored in float32"),
+    ],
+)
+def test_actions_that_are_written_differently_act_alike(env_id: str, alike: list[Any]) -> None:
+    env = make(env_id, reward_mode="shaped")
     start = env.get_state()
     outcomes = []
-    for action in (np.ones(7), np.full(7, 40.0), [1e300] * 7, np.full(7, 1.5, dtype=np.float32)):
+    for action in alike:
         env.set_state(start)
         outcomes.append(digest([env.step(action), env.get_state()]))
-    assert len(set(outcomes)) == 1
-
-
-def test_an_action_acts_as_it_is_stored_in_float32(env_id: str) -> None:
-    env = make(env_id)
-    start = env.get_state()
-    action = np.linspace(-0.99, 0.987654321, 7)
-    outcomes = []
-    for given_as in (action, action.tolist(), action.astype(np.float32)):
-        env.set_state(start)
-        outcomes.append(digest([env.step(given_as), env.get_state()]))
     assert len(set(outcomes)) == 1
 
 
@@ -381,11 +368,9 @@ def test_an_action_acts_as_it_is_stored_in_float32(env_id: str) -> None:
     ("action", "named"),
     [
         ([0, 0, 0, float("nan"), 0, 0, 0], r"action\[3\] is nan"),
-        ([0, float("inf"), 0, 0, 0, 0, 0], r"action\[1\] is inf"),
         ([0, 0, 0, 0, 0, 0, float("-inf")], r"action\[6\] is -inf"),
         (np.zeros(6), r"shape \(6,\); allowed: \(7,\)"),
         (np.zeros((1, 7)), r"shape \(1, 7\)"),
-        (0.5, r"shape \(\)"),
         (["a"] * 7, "could not convert"),
     ],
 )
@@ -400,14 +385,8 @@ def test_an_unusable_action_is_refused_and_changes_nothing(
     assert same(env.get_state(), before)
 
 
-def test_only_the_step_limit_truncates(env_id: str) -> None:
-    env = make(env_id, max_steps=3)
-    ends = [env.step(STAY)[2:4] for _ in range(3)]
-    assert ends == [(False, False), (False, False), (False, True)]
-
-
 @pytest.mark.parametrize("control_hz", [10, 20])
-def test_success_terminates_and_the_rewards_are_as_defined(env_id: str, control_hz: int) -> None:
+def test_ends_and_rewards_are_as_defined(env_id: str, control_hz: int) -> None:
     sparse = make(env_id, control_hz=control_hz)
     shaped = make(env_id, control_hz=control_hz, reward_mode="shaped", gamma=0.9)
     for seed in range(5):
@@ -425,8 +404,8 @@ def test_success_terminates_and_the_rewards_are_as_defined(env_id: str, control_
             assert terminated == bool(success or plain["failure"])
             kept = 0.0 if terminated else info["potential"]
             assert extra - reward == pytest.approx(0.9 * kept - potential, abs=1e-12)
-            if truncated:
-                assert sparse.get_state()["steps"] == sparse.max_steps
+            last = sparse.get_state()["steps"] == sparse.max_steps
+            assert truncated == (last and not terminated)
         if success:
             return
     pytest.fail("the expert solved none of five scenes of the seed range")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from typing import Any
 
 import mujoco
@@ -235,6 +236,7 @@ def test_edits_of_a_model_last_while_its_scene_is_played() -> None:
 
 def test_a_topology_that_was_dropped_is_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "KEPT", 1)
+    monkeypatch.setattr(topology, "_topologies", OrderedDict())
     for at in (scene(), tray_scene(), scene(), tray_scene()):
         assert_same_model(build(at).model, compile_scene(at).model)
     assert len(topology._topologies) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,5 +124,5 @@ class Generated:
         return count / len(self.traces) if self.traces else None
 
 
-def _counted(reasons: Any) -> dict[str, int]:
+def _counted(reasons: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(reasons).items()))

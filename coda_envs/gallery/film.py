@@ -22,36 +22,37 @@ _CAPTION = 30
 _GAP = 4
 _LETTERS = 18
 _HZ = 20
-#: Least steps between two frames, and how long the last one stays (ms).
-_STRIDE = 2
+#: Control steps between two frames, and how long the last one stays (ms).
+_STEPS = 2
 _STAY = 1500
+#: Half of a GIF's colours.
+_HALF = 128
 #: Scenes drawn before giving up.
 TRIES = 20
 
 
 @dataclass(frozen=True)
 class Film:
-    """Frames of a successful episode, one a control step, and how it was made."""
+    """A successful episode: a frame every ``_STEPS`` control steps, and the last state's."""
 
     instruction: str
     scene_id: str
     frames: tuple[Image.Image, ...]
 
     def gif(self) -> bytes:
-        """The film as a GIF of at most :data:`MAX_BYTES`, at its own speed."""
-        stride = _STRIDE
-        while True:
+        """The film as a GIF of at most :data:`MAX_BYTES`, of every frame or else of fewer."""
+        for stride in range(1, len(self.frames) + 1):
             content = self._encoded(stride)
             if len(content) <= MAX_BYTES:
-                return content
-            stride += 1
+                break
+        return content
 
     def _encoded(self, stride: int) -> bytes:
         shown = [*self.frames[:-1:stride], self.frames[-1]]
         # One palette for all frames: pixels that stay as they are need no bytes.
-        palette = _contact_sheet(shown).quantize(method=Image.Quantize.MAXCOVERAGE)
+        palette = _palette(shown)
         frames = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in shown]
-        duration = [1000 * stride // _HZ] * (len(frames) - 1) + [_STAY]
+        duration = [1000 * _STEPS * stride // _HZ] * (len(frames) - 1) + [_STAY]
         buffer = io.BytesIO()
         frames[0].save(
             buffer, "GIF", save_all=True, append_images=frames[1:], duration=duration, loop=0
@@ -71,11 +72,12 @@ def shoot(family: TaskFamily, seed: int) -> Film:
             scene = family.sample(rng, "generator")
             _, info = env.reset(seed=attempt, options={"scene": scene})
             expert, ended = family.expert(attempt), False
-            frames = [_frame(env, info["stage"])]
+            frames, steps = [_frame(env, info["stage"])], 0
             while not ended:
                 _, _, terminated, truncated, info = env.step(expert.act(env))
-                frames.append(_frame(env, info["stage"]))
-                ended = terminated or truncated
+                ended, steps = terminated or truncated, steps + 1
+                if ended or steps % _STEPS == 0:
+                    frames.append(_frame(env, info["stage"]))
             if info["success"]:
                 return Film(scene.task.instruction, scene.id, tuple(frames))
     finally:
@@ -111,10 +113,16 @@ def _smooth(env: ManipulationEnv, camera: str, size: tuple[int, int]) -> Image.I
     return Image.fromarray(env.picture(camera, 2 * height, 2 * width)).reduce(2)
 
 
-def _contact_sheet(frames: list[Image.Image]) -> Image.Image:
-    """Some frames above one another: the colours that the palette must serve."""
+def _palette(frames: list[Image.Image]) -> Image.Image:
+    """256 colours for all frames: half of them by how many pixels have them, for smooth surfaces,
+    half by how far they lie apart, so that a small thing keeps its colour."""
     some = [frames[i] for i in np.linspace(0, len(frames) - 1, 6).round().astype(int)]
-    sheet = Image.new("RGB", (some[0].width, some[0].height * len(some)))
-    for number, frame in enumerate(some):
-        sheet.paste(frame, (0, number * frame.height))
-    return sheet
+    sample = Image.fromarray(np.concatenate([np.asarray(frame) for frame in some]))
+    colors: list[int] = []
+    for method in (Image.Quantize.MEDIANCUT, Image.Quantize.MAXCOVERAGE):
+        found = sample.quantize(_HALF, method=method).getpalette() or []
+        colors += found[: 3 * _HALF]
+    palette = Image.new("P", (1, 1))
+    # The caption's paper for certain; black fills what few colours leave free.
+    palette.putpalette([255, 255, 255, *colors[:-3]])
+    return palette

@@ -55,9 +55,9 @@ def sheet(panels: Sequence[Panel], columns: int) -> Image.Image:
 
 
 def png(image: Image.Image) -> bytes:
-    """The image as a PNG file of 256 colours, a third of the bytes of a full one."""
+    """The image as a PNG file."""
     buffer = io.BytesIO()
-    image.quantize(256, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
+    image.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 
 
@@ -135,9 +135,7 @@ def write(
         left += letters.getlength(part)
 
 
-def _draw_arrow(
-    draw: ImageDraw.ImageDraw, at: tuple[float, float], size: float, ink: str
-) -> None:
+def _draw_arrow(draw: ImageDraw.ImageDraw, at: tuple[float, float], size: float, ink: str) -> None:
     """An arrow to the right in a square of ``size`` pixels, at the height of small letters."""
     left, right, middle = at[0] + 0.1 * size, at[0] + 0.9 * size, at[1] + 0.66 * size
     thick, head = max(1, round(size / 12)), 0.2 * size

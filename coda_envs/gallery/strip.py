@@ -3,7 +3,7 @@ replacement. Each panel differs from the seed scene in one factor, and is physic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,8 @@ WIDTH = 480
 MAGNITUDES = ((1 / 3, "1/3"), (2 / 3, "2/3"), (1.0, "1"))
 #: Share of the picture that an edit must change to be worth showing.
 VISIBLE = 0.0006
+#: Least distance of an edited number from the seed scene's, as a share of the generator range.
+FAR_ENOUGH = 0.4
 #: Seed scenes drawn before giving up.
 TRIES = 40
 
@@ -52,14 +54,13 @@ class Variant:
 def find_variants(family: TaskFamily, seed: int) -> list[Variant]:
     """The six scenes of a strip, from the first seed-range scene that allows all of them.
 
-    Of the goal's things the first that can be edited so that it shows is edited, by the factor and
-    value that show most. Raises :class:`SceneError` where no scene was found.
+    Edits the goal's first thing where that is possible and shows, by the factor and value that show
+    most. Raises :class:`SceneError` where no scene was found.
     """
     rng = np.random.default_rng(seed)
     with Views(family) as views:
         for _ in range(TRIES):
-            search = _Search(family, family.sample(rng, "seed"), views)
-            found = search.variants()
+            found = _Search(family, family.sample(rng, "seed"), views).variants()
             if found:
                 return found
     raise SceneError(
@@ -94,84 +95,108 @@ def _number(value: Value | None) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-#: Edits to try: the factor's path, and its values in the panels.
-_Edits = tuple[str, tuple[Value, ...]]
+#: An edit to try: the factor's path, and its values in the panels.
+_Edit = tuple[str, tuple[Value, ...]]
 
 
 class _Search:
-    """Looks for the edits of one seed scene."""
+    """Looks for the edits of one seed scene.
+
+    Edits to try come in groups, the preferred group first; of a group the one that shows most is
+    taken.
+    """
 
     def __init__(self, family: TaskFamily, scene: Scene, views: Views) -> None:
         self._scene = scene
         self._views = views
         self._factors = family.space.active(scene.values)
-        self._roles = dict.fromkeys((*scene.task.goal.roles, *family.roles, *scene.spatial))
+        # The goal's things come first.
+        self._roles = dict.fromkeys((*scene.task.goal.roles, *(f.role for f in self._factors)))
 
     def variants(self) -> list[Variant]:
         """All six, or none."""
         if not _is_valid(self._scene):
             return []
-        labels = [f"spatial edit, m = {share}" for _, share in MAGNITUDES]
+        places = [f"spatial edit, m = {share}" for _, share in MAGNITUDES]
         found = [Variant("seed scene", self._scene)]
-        for names, candidates in (
-            (labels, self._moves), (["resize"], self._resizes), (["replacement"], self._others)
-        ):  # fmt: skip
-            edited = self._best(candidates, names)
-            if not edited:
+        for labels, groups, measure in (
+            (places, self._moves(), _extent),
+            (["resize"], self._resizes(), _area),
+            (["replacement"], self._replacements(), _area),
+        ):
+            edited = next(filter(None, (self._best(g, labels, measure) for g in groups)), None)
+            if edited is None:
                 return []
             found += edited
         return found
 
-    def _best(
-        self, candidates: Callable[[str], Iterable[list[_Edits]]], labels: list[str]
-    ) -> list[Variant]:
-        """Of the first role that has any, the valid edits that change most of the picture."""
+    def _moves(self) -> Iterator[list[_Edit]]:
+        """For each role, its spatial factors on their way to either end."""
         for role in self._roles:
-            for group in candidates(role):
-                ranked = []
-                for path, values in group:
-                    # The seed scene's distance to the last panel stands for all.
-                    change = self._views.changed(self._scene, self._scene.edit(path, values[-1]))
-                    if change >= VISIBLE:
-                        ranked.append((change, path, values))
-                for _, path, values in sorted(ranked, key=lambda r: -r[0]):
-                    scenes = [self._scene.edit(path, value) for value in values]
-                    if all(_is_valid(scene) for scene in scenes):
-                        old = self._scene.values[path]
-                        return [
-                            Variant(label, scene, path, old, scene.values[path])
-                            for label, scene in zip(labels, scenes, strict=True)
-                        ]
+            edits: list[_Edit] = []
+            for factor in self._of(role, "spatial"):
+                for end in _ends(factor, self._scene):
+                    old = float(self._scene.values[factor.path])
+                    way = tuple(old + share * (end - old) for share, _ in MAGNITUDES)
+                    edits.append((factor.path, way))
+            yield edits
+
+    def _resizes(self) -> Iterator[list[_Edit]]:
+        """The lengths among the attributes, each at either end."""
+        for role in self._roles:
+            for factor in self._of(role, "attributes"):
+                if isinstance(factor, ContinuousFactor) and factor.unit == "m":
+                    yield [(factor.path, (end,)) for end in _ends(factor, self._scene)]
+
+    def _replacements(self) -> Iterator[list[_Edit]]:
+        """The choices among the attributes: a role's first says most of what the thing is."""
+        for role in self._roles:
+            for factor in self._of(role, "attributes"):
+                if isinstance(factor, DiscreteFactor):
+                    old = self._scene.values[factor.path]
+                    yield [(factor.path, (new,)) for new in factor.generator if new != old]
+
+    def _of(self, role: str | None, group: str) -> list[ContinuousFactor | DiscreteFactor]:
+        return [f for f in self._factors if f.role == role and f.group == group]
+
+    def _best(
+        self, edits: list[_Edit], labels: list[str], measure: Callable[[np.ndarray], float]
+    ) -> list[Variant]:
+        """The valid edit whose last panel differs most from the seed scene; none: empty."""
+        ranked: list[tuple[float, _Edit]] = []
+        for path, values in edits:
+            changed = self._views.changed(self._scene, self._scene.edit(path, values[-1]))
+            if _area(changed) >= VISIBLE:
+                ranked.append((measure(changed), (path, values)))
+        for _, (path, values) in sorted(ranked, key=lambda entry: -entry[0]):
+            scenes = [self._scene.edit(path, value) for value in values]
+            if all(map(_is_valid, scenes)):
+                old = self._scene.values[path]
+                return [
+                    Variant(label, scene, path, old, scene.values[path])
+                    for label, scene in zip(labels, scenes, strict=True)
+                ]
         return []
 
-    def _moves(self, role: str) -> Iterator[list[_Edits]]:
-        """Every spatial factor of a role on its way to either end of its generator range."""
-        found: list[_Edits] = []
-        for factor in self._of(role, "spatial"):
-            if isinstance(factor, ContinuousFactor):
-                old = float(self._scene.values[factor.path])
-                low, high = factor.generator
-                for end in factor.generator:
-                    if abs(end - old) >= 0.5 * (high - low):
-                        way = tuple(old + share * (end - old) for share, _ in MAGNITUDES)
-                        found.append((factor.path, way))
-        yield found
 
-    def _resizes(self, role: str) -> Iterator[list[_Edits]]:
-        """A role's lengths, one factor after the other, at either end of its generator range."""
-        for factor in self._of(role, "attributes"):
-            if isinstance(factor, ContinuousFactor) and factor.unit == "m":
-                yield [(factor.path, (end,)) for end in factor.generator]
+def _ends(factor: ContinuousFactor | DiscreteFactor, scene: Scene) -> list[float]:
+    """The ends of a number's generator range that are far enough from what the scene has."""
+    if isinstance(factor, DiscreteFactor):
+        return []
+    low, high = factor.generator
+    value = float(scene.values[factor.path])
+    return [end for end in (low, high) if abs(end - value) >= FAR_ENOUGH * (high - low)]
 
-    def _others(self, role: str) -> Iterator[list[_Edits]]:
-        """A role's choices, one factor after the other: the first says most of what a thing is."""
-        for factor in self._of(role, "attributes"):
-            if isinstance(factor, DiscreteFactor):
-                old = self._scene.values[factor.path]
-                yield [(factor.path, (choice,)) for choice in factor.generator if choice != old]
 
-    def _of(self, role: str, group: str) -> list[ContinuousFactor | DiscreteFactor]:
-        return [f for f in self._factors if f.role == role and f.group == group]
+def _area(changed: np.ndarray) -> float:
+    """Share of the picture that has changed."""
+    return float(changed.mean())
+
+
+def _extent(changed: np.ndarray) -> float:
+    """Diagonal of the smallest rectangle around what has changed (pixels): how far a thing went."""
+    spans = [np.ptp(np.flatnonzero(changed.any(axis=axis))) for axis in (0, 1)]
+    return float(np.hypot(*spans))
 
 
 def _is_valid(scene: Scene) -> bool:

@@ -33,10 +33,10 @@ class Views:
     def __exit__(self, *_: object) -> None:
         self._env.close()
 
-    def changed(self, scene: Scene, other: Scene) -> float:
-        """Share of the picture's pixels in which two scenes differ."""
+    def changed(self, scene: Scene, other: Scene) -> np.ndarray:
+        """Where two scenes differ: bool ``[h, w]`` of a small picture's pixels."""
         one, two = (self._look(s, _SMALL).astype(int) for s in (scene, other))
-        return float((np.abs(one - two) > _LEVELS).any(axis=2).mean())
+        return np.asarray((np.abs(one - two) > _LEVELS).any(axis=2))
 
     def pictures(self, scenes: Sequence[Scene], width: int) -> list[Image.Image]:
         """The scenes' starts, ``width`` pixels wide and 3/4 as high, all cut alike: to the part of
@@ -76,7 +76,5 @@ def crop(seen: np.ndarray) -> tuple[float, float, float]:
         spans.append((there[0] / seen.shape[1 - axis], (there[-1] + 1) / seen.shape[1 - axis]))
     size = max(_LEAST, *(high - low + 2 * _ROOM for low, high in spans))
     size = min(size, 1.0)
-    left, top = (
-        float(min(max((low + high - size) / 2, 0.0), 1.0 - size)) for low, high in spans
-    )
+    left, top = (float(min(max((low + high - size) / 2, 0.0), 1.0 - size)) for low, high in spans)
     return left, top, float(size)

@@ -15,7 +15,11 @@ write into arrays that the caller keeps, take any strides, and release the inter
 :mod:`coda_envs.kernels.sense`
     ``sense(*layout, sims, envs, qpos, qvel, xpos, xmat, site_xpos, site_xmat, ends, motion, slots,
     commands, poses, features, proprio, objects, pairs)``: MuJoCo's arrays → state features and
-    observations. ``diverged(kinds, warnings, qpos, qvel) -> bool``: one simulation.
+    observations. ``diverged(kinds, warnings, qpos, qvel) -> bool``: one simulation;
+    ``diverged_of``: several.
+:mod:`coda_envs.kernels.volumes`
+    ``volumes(ends, halves, poses, coms, boxes, shapes)``: bounding boxes of a scene that is written
+    into a model.
 
 Arrays of the environments, all kept from step to step:
 
@@ -29,6 +33,6 @@ Arrays of the environments, all kept from step to step:
 
 ``layout`` is a :class:`coda_envs.sensing.SensorLayout`: one a topology, whatever the scene.
 
-numba is imported with the two modules, which is when the kernels are compiled or read from numba's
+numba is imported with these modules, which is when the kernels are compiled or read from numba's
 cache; so users of them import them inside functions, and ``import coda_envs`` stays light.
 """

@@ -171,14 +171,43 @@ def sense(
                 out[spin] = abs(speeds[dof]) * motion[env, i, 2]
 
 
-@kernel(TRUTH, read(WHOLE, 1), read(types.int32, 1), read(REAL, 1), read(REAL, 1))
-def diverged(kinds: np.ndarray, warnings: np.ndarray, qpos: np.ndarray, qvel: np.ndarray) -> bool:
-    """Whether a simulation has any of the ``kinds`` of MuJoCo's ``warnings``, or a coordinate or
-    velocity that MuJoCo would warn of at its next step."""
+@helper
+def _has_diverged(
+    kinds: np.ndarray, warnings: np.ndarray, qpos: np.ndarray, qvel: np.ndarray
+) -> bool:
     for kind in kinds:
         if warnings[kind] > 0:
             return True
     return not (_bounded(qpos) and _bounded(qvel))
+
+
+@kernel(TRUTH, read(WHOLE, 1), read(types.int32, 1), read(REAL, 1), read(REAL, 1))
+def diverged(kinds: np.ndarray, warnings: np.ndarray, qpos: np.ndarray, qvel: np.ndarray) -> bool:
+    """Whether a simulation has any of the ``kinds`` of MuJoCo's ``warnings``, or a coordinate or
+    velocity that MuJoCo would warn of at its next step."""
+    return _has_diverged(kinds, warnings, qpos, qvel)
+
+
+@kernel(
+    TRUTH,
+    read(WHOLE, 1), read(WHOLE, 1), read(types.int32, 2), read(REAL, 2), read(REAL, 2),
+    write(TRUTH, 1),
+)  # fmt: skip
+def diverged_of(
+    kinds: np.ndarray,
+    sims: np.ndarray,
+    warnings: np.ndarray,
+    qpos: np.ndarray,
+    qvel: np.ndarray,
+    found: np.ndarray,
+) -> bool:
+    """Write :func:`diverged` of simulations ``sims [k]`` into ``found [k]``; whether any has."""
+    some = False
+    for k in range(len(sims)):
+        sim = sims[k]
+        found[k] = _has_diverged(kinds, warnings[sim], qpos[sim], qvel[sim])
+        some = some or found[k]
+    return some
 
 
 @kernel(NOTHING, read(REAL, 1), write(REAL, 1))

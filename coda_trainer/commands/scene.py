@@ -41,8 +41,7 @@ class SceneNew:
 
     def run(self) -> Result:
         """Draw the scene."""
-        if self.seed < 0:
-            raise ConfigError(f"--seed is {self.seed}.", allowed="a whole number from 0")
+        _check_seed(self.seed)
         import numpy as np
 
         from coda_envs.family import get_family
@@ -148,12 +147,7 @@ class SceneRender:
 
     def run(self) -> Result:
         """Render one frame."""
-        if self.out.suffix.lower() != ".png":
-            raise CodaError(
-                f"--out {self.out} is not a PNG file.",
-                allowed="a name ending in .png",
-                remedy=f"use {self.out.with_suffix('.png')}",
-            )
+        _check_png(self.out)
         from coda_envs.scene import load_scene
 
         scene = load_scene(self.file)
@@ -175,6 +169,63 @@ class SceneRender:
             {"file": str(self.out), "scene_id": scene.id, "size": list(frame.shape[:2])},
             f"{self.out}\n",
         )
+
+
+@dataclass(frozen=True)
+class SceneStrip:
+    """Draw a scene and five edits of it side by side: three places, a resize, a replacement.
+
+    Each panel differs from the first in one factor, named under it, and is a valid scene. The
+    places lie at a third, two thirds and all of the way to an end of the factor's generator range.
+
+    Example: coda scene strip --family pick-place -o strip.png
+    """
+
+    out: Annotated[Path, tyro.conf.arg(aliases=("-o",), metavar="PNG")]
+    """The picture to write."""
+
+    family: str = "pick-place"
+    """The kind of task."""
+
+    seed: int = 0
+    """The same seed gives the same scenes."""
+
+    json: Json = False
+
+    def run(self) -> Result:
+        """Find the edits, draw them."""
+        _check_seed(self.seed)
+        _check_png(self.out)
+        from coda_envs.family import get_family
+
+        family = get_family(self.family)
+
+        from coda_envs.gallery.panels import png
+        from coda_envs.gallery.strip import draw_strip, find_variants
+        from coda_trainer.files import write_atomic
+
+        variants = find_variants(family, self.seed)
+        write_atomic(self.out, png(draw_strip(variants)))
+        data = {"file": str(self.out), "panels": [variant.to_dict() for variant in variants]}
+        return Result(data, f"{self.out}\n")
+
+
+def _check_seed(seed: int) -> None:
+    if seed < 0:
+        raise ConfigError(f"--seed is {seed}.", allowed="a whole number from 0")
+
+
+def _check_png(out: Path) -> None:
+    """A picture's name and place, checked before it is drawn."""
+    if out.suffix.lower() != ".png":
+        raise CodaError(
+            f"--out {out} is not a PNG file.",
+            allowed="a name ending in .png",
+            remedy=f"use {out.with_suffix('.png')}",
+        )
+    from coda_trainer.files import check_place
+
+    check_place(out)
 
 
 def _written(scene: Scene, out: Path | None) -> Result:

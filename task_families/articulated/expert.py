@@ -23,11 +23,11 @@ from task_families.articulated import room
 if TYPE_CHECKING:
     from coda_envs.env import ManipulationEnv
 
-#: Angle between the approach to the handle of a drawer under others and straight down (rad): as it
-#: is, and where one over it stands out by more than ``OUT`` (m).
-PITCH, FLAT_PITCH, OUT = 0.45, 0.60, 0.002
+#: Angle between the approach to the handle of a drawer under others and straight down: by how much
+#: (m) the handle, when shut, stands out less than ``LEAD`` beyond the one over it (rad/m).
+LEAD, PITCH = 0.040, 9.0
 #: The most that the wrist can do with the handle at x = 0, and per metre away from the robot (rad).
-WRIST, WRIST_SLOPE = 0.42, 2.0
+WRIST, WRIST_SLOPE = 0.36, 2.0
 #: Before the last straight way to the handle, the hand is this far back on it (m).
 BACK = 0.075
 #: That way counts as entered within this distance (m) and turn (rad); near its end twice as far
@@ -39,7 +39,7 @@ ENOUGH, BEYOND = 0.93, 0.91
 #: Speeds at which it moves the handle (m/s), the time in which the handle comes to its speed (s),
 #: and the force that the grip surely holds, per half width of the handle between the fingers (N/m):
 #: they press the harder the farther apart they are.
-SLOWEST, FASTEST = 0.05, 0.16
+SLOWEST, FASTEST = 0.03, 0.16
 START = 0.1
 HOLD = 500.0
 #: The hand's turn lags behind a door's by this long (s); it aims ahead by what that makes.
@@ -125,7 +125,9 @@ class _Moment:
             return self._move(off, CLOSE)
         entered = ON_WAY if ahead > 0.5 * BACK else 2.5 * ON_WAY
         if aimed and aside < entered and ahead < BACK + 0.02:
-            return self._move(off, OPEN)
+            # The slower ahead, the farther aside.
+            share = min(1.0, (2.5 - aside / ON_WAY) / 1.5)
+            return self._move(off + (share - 1.0) * ahead * self.approach, OPEN)
         start = off - BACK * self.approach
         # Not through what lies between: first up, then across.
         high = max(self.hand.top("cabinet"), float(self.handle[2])) + CLEAR
@@ -142,15 +144,15 @@ class _Moment:
 
     def _pitch(self) -> float:
         """The approach's angle from straight down: 0 for the top drawer."""
-        over = [
-            float((self.hand.view.position(role) - self.handle) @ self.out) + room.STAGGER
+        out = self.hand.number("target", "opening") * self.hand.number("target", "travel")
+        leads = [
+            float((self.handle - self.hand.view.position(role)) @ self.out)
             for role in ("distractor_1", "distractor_2")
             if self.hand.present(role) and self.hand.number(role, "z") > self.handle[2] + 0.02
         ]
-        if not over:
-            return 0.0
-        wanted = FLAT_PITCH if max(over) > OUT else PITCH
-        return min(max(WRIST + WRIST_SLOPE * float(self.handle[0]), 0.0), wanted)
+        pitch = PITCH * (LEAD - min(leads) + out) if leads else 0.0
+        most = WRIST + WRIST_SLOPE * float(self.handle[0])
+        return max(min(pitch, most), 0.0)
 
     @staticmethod
     def _orientation(yaw: float, pitch: float) -> np.ndarray:

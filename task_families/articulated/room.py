@@ -11,12 +11,14 @@ from coda_envs.cabinet_props import STANDOFF as DOOR_STANDOFF
 from coda_envs.factor import Value
 from coda_envs.robot import BASE
 
-#: Travel of a part that is not the target, how far of it such a part may stand open, and how far
-#: over the target, where the hand must pass below its handle (m).
-OTHER_TRAVEL, OPEN_ROOM, OVERHANG = 0.10, 0.06, 0.008
+#: Travel of a part that is not the target (m, at its handle).
+OTHER_TRAVEL = 0.10
+#: How far (m) a drawer under the target may stand open; one over it, below whose handle the hand
+#: must pass; and a door, whose edge comes near the target's handle.
+UNDER_ROOM, OVER_ROOM, DOOR_ROOM = 0.06, 0.030, 0.012
 #: How far a top drawer's handle stands out (m), and how much further that of each one under it, to
 #: let the hand by.
-STANDOFF, STAGGER = 0.030, 0.014
+STANDOFF, STAGGER = 0.024, 0.014
 #: The target's handle stays between these distances from the arm's base (m).
 REACH = (0.36, 0.76)
 #: The main camera's place, and boxes around palm, wrist and fingers of the arm at home: middle and
@@ -97,9 +99,11 @@ def opening(values: Mapping[str, Value], role: str) -> float:
     ajar = float(values[f"spatial.{role}.ajar"])
     if role == "target":
         return 1.0 - ajar if values["task.verb"] == "close" else ajar
-    middle = middles(values)
-    over = middle[role][2] > middle["target"][2]
-    return ajar * (OVERHANG if over else OPEN_ROOM) / OTHER_TRAVEL
+    if values["task.furniture"] == "doors":
+        return ajar * DOOR_ROOM / OTHER_TRAVEL
+    height = {role: z for role, (_, _, z) in middles(values).items()}
+    over = height[role] > height["target"]
+    return ajar * (OVER_ROOM if over else UNDER_ROOM) / OTHER_TRAVEL
 
 
 def problem(values: Mapping[str, Value]) -> str | None:

@@ -53,6 +53,9 @@ class PutInsideExpert(Expert):
         inside = predicates.within(hand.view, "target", "receptacle")
         if inside and hand.number("target", "supported") > 0.5:
             # Put: let go and straight up, the fingers no wider than it takes between the walls.
+            if hand.position[2] > hand.highest() + CLEAR:
+                # Out of the way: it may be rolling still.
+                return hand.move((0.0, 0.0, 0.0), 0.0, OPEN)
             deep = hand.position[2] < hand.top("receptacle")
             return _leave(hand, hand.number("target", "half_y"), _let_go(hand) if deep else OPEN)
         return hand.grasp("target", hand.highest(besides=("target",)) + CLEAR, turn=_turn(hand))

@@ -18,7 +18,7 @@ from coda_envs.family import Expert, TaskFamily
 from coda_envs.language import Referent
 from coda_envs.props import Prop
 from coda_envs.scene import Goal, Scene
-from task_families.put_inside.layout import crowding, misfit
+from task_families.put_inside.layout import crowding, overfull, too_tall
 from task_families.put_inside.things import (
     FILLER,
     container,
@@ -72,7 +72,7 @@ class PutInside(TaskFamily):
         return language.refer(str(values["task.reference"]), target, others)
 
     def problem(self, values: Mapping[str, Value]) -> str | None:  # noqa: D102
-        return misfit(values) or crowding(values)
+        return too_tall(values) or crowding(values) or overfull(values)
 
     def props(self, scene: Scene) -> list[Prop]:  # noqa: D102
         return props(scene.values)

@@ -34,12 +34,18 @@ REACH = 0.76
 _BASE_X = -0.5
 
 
-def misfit(values: Mapping[str, Value]) -> str | None:
-    """Why the target does not fit into the container, as the end of a sentence, or None."""
-    half, rim = half_extents(values, "target"), float(values["attributes.receptacle.rim"])
-    if 2 * half[2] > rim - BELOW_RIM:
-        return f"has a target that stands out of the container ({2 * half[2]:.3f} m > {rim:.3f} m)"
-    at = container(values)
+def too_tall(values: Mapping[str, Value]) -> str | None:
+    """Why the target stands out of the container, as the end of a sentence, or None."""
+    tall = 2 * half_extents(values, "target")[2]
+    rim = float(values["attributes.receptacle.rim"])
+    if tall > rim - BELOW_RIM:
+        return f"has a target that stands out of the container ({tall:.3f} m > {rim:.3f} m)"
+    return None
+
+
+def overfull(values: Mapping[str, Value]) -> str | None:
+    """Why the target does not fit beside what lies in the container, likewise."""
+    at, half = container(values), half_extents(values, "target")
     if at.spot(half[:2], fillers(values, at)).spare < SPARE:
         return "has no room in the container for the target and the fingers that hold it"
     return None

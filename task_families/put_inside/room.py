@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from coda_envs.arena import TABLE, TABLE_X
 from coda_envs.container_props import POST_RADIUS, SHELL, STANDOFF
 from coda_envs.layout import CLEARANCE, Footprint
@@ -22,10 +24,13 @@ FINGER_ROOM = 0.045
 FINGER = 0.014
 PAD = 0.010
 LET_GO = 0.007
-#: The hand above the fingers is a bar: half length and half thickness (m), with some air, and its
+#: The hand above the fingers is a bar: half its length and thickness with some air (m), and its
 #: height over the point between the fingertips (m).
-PALM = (0.106, 0.028)
+PALM_LENGTH = 0.106
+PALM_HALF = 0.024
 PALM_HEIGHT = 0.044
+#: Air between the hand and a wall that it comes down beside (m).
+PALM_AIR = 0.004
 #: The farthest that the hand turns about the vertical (rad).
 WRIST = 1.75
 #: Where a lid may be put: spacing of the places (m), farthest from the arm's base (m).
@@ -99,36 +104,34 @@ class Container:
 
         ``fillers``: what lies inside, on the table. A negative ``spare`` says that it does not fit.
         """
-        need_x = max(half[0], PAD)
-        need_y = half[1] + FINGER + LET_GO
-        low, high, side = -self.inner[0], self.inner[0], self.inner[1] or self.inner[0]
+        low, high = -self.inner[0], self.inner[0]
+        need_x, need_y = max(half[0], PAD), half[1] + FINGER + LET_GO
         if self.travel:
             # The rest is in the cabinet still, and the hand must stay clear of that.
             high = low + self.slid
-            need_x = max(need_x, 0.024)
-        taken = [(*self.own(f.x, f.y), f.radius) for f in fillers]
-        best = Spot(0.0, 0.0, -1.0)
+            need_x = max(need_x, PALM_HALF)
         middle, reach = (low + high) / 2, (high - low) / 2
-        for share_x in _SHARES:
-            x = middle + share_x * reach
-            for share_y in _SHARES:
-                y = share_y * side
-                if self.inner[1]:
-                    spare = min(reach - abs(x - middle) - need_x, side - abs(y) - need_y)
-                else:
-                    thing = math.hypot(abs(x) + half[0], abs(y) + half[1])
-                    fingers = math.hypot(abs(x) + PAD, abs(y) + need_y)
-                    spare = side - max(thing, fingers)
-                for at_x, at_y, radius in taken:
-                    beside = max(abs(x - at_x) - need_x, 0.0)
-                    spare = min(spare, math.hypot(beside, max(abs(y - at_y) - need_y, 0.0)) - radius)
-                if spare > best.spare + 1e-9:
-                    best = Spot(x, y, spare)
-        return best
+        side = self.inner[1] or self.inner[0]
+        along, across = _ALONG * reach, _ACROSS * side
+        if self.inner[1]:
+            spare = np.minimum(reach - abs(along) - need_x, side - abs(across) - need_y)
+        else:
+            thing = np.hypot(abs(along) + half[0], abs(across) + half[1])
+            fingers = np.hypot(abs(along) + PAD, abs(across) + need_y)
+            spare = side - np.maximum(thing, fingers)
+        for filler in fillers:
+            x, y = self.own(filler.x, filler.y)
+            beside_x = np.maximum(abs(along + middle - x) - need_x, 0.0)
+            beside_y = np.maximum(abs(across - y) - need_y, 0.0)
+            spare = np.minimum(spare, np.hypot(beside_x, beside_y) - filler.radius)
+        # Of places that are as good as each other to a micrometre, the first.
+        best = int(np.argmax(np.round(spare, 6)))
+        return Spot(middle + float(along[best]), float(across[best]), float(spare[best]))
 
 
-#: Places tried from wall to wall, the middle first.
+#: Places tried, as shares of the way from the middle to the walls; the middle first.
 _SHARES = (0.0, *(side * k / 8 for k in range(1, 7) for side in (1, -1)))
+_ALONG, _ACROSS = (np.ravel(grid) for grid in np.meshgrid(_SHARES, _SHARES, indexing="ij"))
 
 
 def grasp_height(half_z: float) -> float:
@@ -154,11 +157,11 @@ def palm_clear(container: Container, x: float, y: float, yaw: float, height: flo
     not come down on the container."""
     if container.top < height + PALM_HEIGHT:
         return True
-    length, thick = PALM
     steps = 10
     for step in range(-steps, steps + 1):
-        along = length * step / steps
-        if container.gap(x - along * math.sin(yaw), y + along * math.cos(yaw)) < thick:
+        along = PALM_LENGTH * step / steps
+        gap = container.gap(x - along * math.sin(yaw), y + along * math.cos(yaw))
+        if gap < PALM_HALF + PALM_AIR:
             return False
     return True
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coda_envs import container_props as made
-from coda_envs.container_props import FLOOR, LIFTED, OVERHANG, SHELL
+from coda_envs.container_props import FLOOR, LIFTED, OVERHANG
 from coda_envs.factor import Value
 from coda_envs.layout import Footprint
 from coda_envs.props import WALL, Prop, free_object
@@ -107,20 +107,18 @@ def start_opening(values: Mapping[str, Value]) -> float:
 def props(values: Mapping[str, Any]) -> list[Prop]:
     """Every thing of the scene."""
     at = container(values, start_opening(values))
-    made_ = [_free(values, "target", values["attributes.target.mass"])]
-    made_ += _container(values, at)
-    color = values.get("attributes.filler_1.color")
+    things = [_free(values, "target", values["attributes.target.mass"]), *_container(values, at)]
     for filler in fillers(values, at):
-        half = half_extents(values, filler.role)
-        made_.append(
+        things.append(
             free_object(
-                filler.role, FILLER, half, (filler.x, filler.y), at.yaw, mass=FILLER_MASS,
-                friction=1.0, color=color, z=surface(values), part_of="receptacle",
+                filler.role, FILLER, half_extents(values, filler.role), (filler.x, filler.y),
+                at.yaw, mass=FILLER_MASS, friction=1.0, color=values["attributes.filler_1.color"],
+                z=surface(values), part_of="receptacle",
             )
         )  # fmt: skip
     if values["task.distractors"]:
-        made_.append(_free(values, "distractor_1", DISTRACTOR_MASS))
-    return made_
+        things.append(_free(values, "distractor_1", DISTRACTOR_MASS))
+    return things
 
 
 def _free(values: Mapping[str, Any], role: str, mass: float) -> Prop:

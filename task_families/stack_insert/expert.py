@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Between fingers that are this near its middle (m, horizontally) a thing is held.
 AROUND = 0.018
+#: Height of the point between the fingertips at which they are clear of the table (m).
+FREE = 0.015
 #: From where on the held thing comes down (m, horizontally), and how near the middle it must be to
 #: go all the way: a peg by the share of its clearance.
 NEAR = 0.03
@@ -59,7 +61,9 @@ def _fetch(hand: Hand, role: str, above: float = 0.0, turn: float | None = None)
     has gone a little too far."""
     gap = hand.view.position(role)[:2] - hand.position[:2]
     if predicates.around(hand.view, role) and math.hypot(*gap) < AROUND:
-        return hand.move((0.0, 0.0, 0.0), 0.0, CLOSE)
+        # Fingertips that press on the table cannot close.
+        up = max(0.0, FREE - float(hand.position[2]))
+        return hand.move((0.0, 0.0, up), 0.0, CLOSE)
     over = hand.highest(besides=(role,))
     return hand.grasp(role, over + CLEAR, above=above, turn=turn)
 
