@@ -8,11 +8,12 @@ SOURCES := coda_envs coda_trainer task_families tests benchmarks examples
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all lint format clean
+.PHONY: help venv demo gallery test test-all lint format clean
 
 help:
 	@echo "make venv      set up $(VENV) with everything pinned in constraints.txt"
 	@echo "make demo      train the small demo run and say where its results are"
+	@echo "make gallery   draw the families anew into docs/environments/pictures"
 	@echo "make test      the tests that take minutes"
 	@echo "make test-all  all tests"
 	@echo "make lint      ruff and mypy"
@@ -43,6 +44,9 @@ demo: $(STAMP)
 	echo "Look at: $(BIN)/coda memory show $$run      why it failed, and what helped" && \
 	echo "         $(BIN)/tensorboard --logdir $$run  curves" && \
 	echo "         $$run/metrics.jsonl               every figure"
+
+gallery: $(STAMP)
+	$(BIN)/coda envs gallery --all --out docs/environments/pictures
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m "not slow"

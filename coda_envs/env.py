@@ -31,7 +31,7 @@ from coda_envs.sensing import (
 )
 from coda_envs.text2potential.evaluate import Potential, compile_potential
 from coda_envs.text2potential.wrapper import shaping
-from coda_envs.topology import build
+from coda_envs.topology import Workspace
 
 if TYPE_CHECKING:
     from coda_envs.viewer import Window
@@ -133,6 +133,7 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
             obs_mode, self.family.schema.size, image_size, self.image_channels
         )
         self._controller = robot.Controller(IK_STEPS[control_hz], blocks)
+        self._workspace = Workspace()
         self._cameras = Cameras()
         self._window: Window | None = None
         self._steps = 0
@@ -298,9 +299,8 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
     def _load(self, scene: Scene) -> None:
         if self._scene is not None and self._scene.id == scene.id:
             return
-        self._compiled = compiled = build(scene)
-        self.model = compiled.model
-        self.data = mujoco.MjData(self.model)
+        compiled, self.data = self._workspace.load(scene)
+        self._compiled, self.model = compiled, compiled.model
         self._control = self.data.ctrl
         self._diverged = divergence(self.data)
         self._sensor = Sensor(compiled, self.data, self.family.schema, self._controller.command)

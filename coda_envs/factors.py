@@ -228,11 +228,13 @@ class FactorSpace(Declared):
             paths = self.keys[group]
             demands = [self._demand(path, fixed or {}, ranges or {}) for path in paths]
             bins = [b for b, _ in demands]
-            cells = [
-                cell
-                for cell in self._cells_of[group][label]
-                if all(b is None or i in b for i, b in zip(cell, bins, strict=True))
-            ]
+            cells = self._cells_of[group][label]
+            if any(b is not None for b in bins):
+                cells = [
+                    cell
+                    for cell in cells
+                    if all(b is None or i in b for i, b in zip(cell, bins, strict=True))
+                ]
             if not cells:
                 raise SceneError(
                     f"no {group} cell of {self.family!r} in the part {label!r} is as asked for.",

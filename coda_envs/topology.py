@@ -10,6 +10,8 @@ import copy
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -22,8 +24,54 @@ from coda_envs.structure import GEOMS, Numbers, dissect
 
 #: Topologies kept in a process; beyond this the one not used for longest is compiled anew.
 KEPT = 128
+#: Topologies of which an environment keeps a model and data, about half a megabyte each.
+PAIRS = 16
 
 _BOX, _CYLINDER = GEOMS["box"], GEOMS["cylinder"]
+
+
+class _Parts:
+    """All of a model that can be changed: its arrays, and the numbers of its options."""
+
+    def __init__(self, model: mujoco.MjModel) -> None:
+        self.arrays: list[np.ndarray] = []
+        self.numbers: list[tuple[Any, str]] = []
+        self._look(model, model=True)
+
+    def _look(self, part: Any, *, model: bool = False) -> None:
+        for name in dir(part):
+            if name.startswith("_"):
+                continue
+            value = getattr(part, name)
+            if isinstance(value, np.ndarray):
+                # Most of the arrays are of things that our models lack.
+                if value.size:
+                    self.arrays.append(value)
+            elif isinstance(value, int | float):
+                # The model's own numbers are sizes.
+                if not model:
+                    self.numbers.append((part, name))
+            elif type(value).__module__ == mujoco.MjModel.__module__:
+                self._look(value)
+
+
+class Pair:
+    """A model that scenes of one topology are written into, one after the other, and its data.
+
+    To make the two takes longer than to write a scene.
+    """
+
+    def __init__(self, model: mujoco.MjModel) -> None:
+        self.model = model
+        self.data = mujoco.MjData(model)
+        self._parts = _Parts(model)
+
+    def restore(self, parts: _Parts) -> None:
+        """Make the model what the other parts are."""
+        for mine, given in zip(self._parts.arrays, parts.arrays, strict=True):
+            mine[...] = given
+        for (part, name), (other, _) in zip(self._parts.numbers, parts.numbers, strict=True):
+            setattr(part, name, getattr(other, name))
 
 
 class Topology:
@@ -34,8 +82,8 @@ class Topology:
     """
 
     def __init__(self, model: mujoco.MjModel, props: Sequence[Prop]) -> None:
-        self._model = copy.copy(model)
-        self._data = mujoco.MjData(model)
+        self._model = model
+        self._parts = _Parts(model)
         # Two threads may load scenes at the same time, and there is one MjData.
         self._lock = threading.Lock()
         bodies = [body for prop in props for body in prop.body.walk()]
@@ -60,10 +108,24 @@ class Topology:
     def model(self, numbers: Numbers) -> mujoco.MjModel:
         """A model of these numbers; the caller's to change."""
         model = copy.copy(self._model)
-        self._write(model, numbers)
+        with self._lock:
+            self._write(model, self._data, numbers)
         return model
 
-    def _write(self, model: mujoco.MjModel, numbers: Numbers) -> None:
+    @cached_property
+    def _data(self) -> mujoco.MjData:
+        return mujoco.MjData(self._model)
+
+    def pair(self) -> Pair:
+        """A model and its data, for :meth:`rewrite`."""
+        return Pair(copy.copy(self._model))
+
+    def rewrite(self, pair: Pair, numbers: Numbers) -> None:
+        """Bring a pair's model to these numbers, whatever somebody has changed in it."""
+        pair.restore(self._parts)
+        self._write(pair.model, pair.data, numbers)
+
+    def _write(self, model: mujoco.MjModel, data: mujoco.MjData, numbers: Numbers) -> None:
         bodies, geoms, joints = numbers.bodies, numbers.geoms, numbers.joints
         at, shapes = self._bodies, self._geoms
         model.body_pos[at], model.body_quat[at] = bodies[:, :3], bodies[:, 3:7]
@@ -79,8 +141,7 @@ class Topology:
         model.dof_frictionloss[self._dofs] = joints[:, 5]
         model.qpos0[self._free] = model.qpos_spring[self._free] = numbers.free
         self._write_volumes(model, bodies[:, 7:10], half, geoms[:, 3:10])
-        with self._lock:
-            mujoco.mj_setConst(model, self._data)
+        mujoco.mj_setConst(model, data)
         # The compiler's own, which scales the solver's tolerance. Added up one by one, as it does.
         model.stat.meaninertia = np.add.accumulate(model.dof_M0)[-1] / model.nv
 
@@ -121,16 +182,49 @@ def build(scene: Scene) -> Compiled:
     Only the first scene of a topology is compiled. Raises :class:`SceneError` with MuJoCo's reason
     where a scene does not build.
     """
-    props = tuple(get_family(scene.family).props(scene))
-    structure, numbers = dissect(props)
-    key = (scene.family, structure)
+    props, key, numbers = _dissected(scene)
     if numbers is None:
         return compile_props(scene, props, key)
+    return assembled(scene, _topology(scene, props, key).model(numbers), props, key)
+
+
+class Workspace:
+    """The models and data of one environment, a pair for each of the last topologies it played."""
+
+    def __init__(self) -> None:
+        self._pairs: OrderedDict[Hashable, Pair] = OrderedDict()
+
+    def load(self, scene: Scene) -> tuple[Compiled, mujoco.MjData]:
+        """:func:`build`, with a model and data that are the environment's until it loads another
+        scene, and hold that one from then on."""
+        props, key, numbers = _dissected(scene)
+        if numbers is None:
+            compiled = compile_props(scene, props, key)
+            return compiled, mujoco.MjData(compiled.model)
+        topology = _topology(scene, props, key)
+        pair = self._pairs.get(key)
+        if pair is None:
+            pair = self._pairs[key] = topology.pair()
+            if len(self._pairs) > PAIRS:
+                self._pairs.popitem(last=False)
+        self._pairs.move_to_end(key)
+        topology.rewrite(pair, numbers)
+        return assembled(scene, pair.model, props, key), pair.data
+
+
+def _dissected(scene: Scene) -> tuple[tuple[Prop, ...], Hashable, Numbers | None]:
+    """The scene's things, its topology, and the things' numbers."""
+    props = tuple(get_family(scene.family).props(scene))
+    structure, numbers = dissect(props)
+    return props, (scene.family, structure), numbers
+
+
+def _topology(scene: Scene, props: tuple[Prop, ...], key: Hashable) -> Topology:
+    """The topology of that key, compiled with this scene if it is not among the last ones."""
     topology = _topologies.get(key)
     if topology is None:
-        compiled = compile_props(scene, props, key)
-        topology = _topologies[key] = Topology(compiled.model, props)
+        topology = _topologies[key] = Topology(compile_props(scene, props, key).model, props)
         while len(_topologies) > KEPT:
             _topologies.popitem(last=False)
     _topologies.move_to_end(key)
-    return assembled(scene, topology.model(numbers), props, key)
+    return topology

@@ -6,11 +6,23 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
+
+
+class Answer(NamedTuple):
+    """What a command line gave: exit code, standard output, standard error."""
+
+    code: int
+    out: str
+    err: str
+
+
+#: The fixture ``coda``: runs the words after ``coda``.
+Coda = Callable[..., Answer]
 
 
 def process(

@@ -6,11 +6,29 @@ import shutil
 from pathlib import Path
 
 import pytest
+from command_line import Answer, Coda
 from hypothesis import settings
+
+from coda_trainer.cli import main
 
 # No test may fail because the machine is busy.
 settings.register_profile("coda", deadline=None)
 settings.load_profile("coda")
+
+
+@pytest.fixture
+def coda(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Coda:
+    """Run one command line in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str | Path) -> Answer:
+        capfd.readouterr()
+        code = main([str(word) for word in words])
+        return Answer(code, *capfd.readouterr())
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -6,38 +6,13 @@ import resource
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
-from command_line import process, strict
+from command_line import Coda, process, strict
 
 from coda_envs.scene import load_scene
-from coda_trainer.cli import main
-
-
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Coda = Callable[..., Answer]
-
-
-@pytest.fixture
-def coda(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Coda:
-    """Run one command line in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words: str | Path) -> Answer:
-        capfd.readouterr()
-        code = main([str(word) for word in words])
-        return Answer(code, *capfd.readouterr())
-
-    return call
 
 
 @pytest.fixture

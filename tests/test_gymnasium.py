@@ -49,9 +49,6 @@ def make(env_id: str, **options: Any) -> ManipulationEnv:
     return env
 
 
-# Checkers ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("options", MODES, ids=OBS_MODES)
 def test_gymnasium_accepts_it_without_a_warning(env_id: str, options: dict[str, Any]) -> None:
     env = gym.make(f"coda_envs:{env_id}", image_size=32, render_mode="rgb_array", **options)
@@ -123,9 +120,6 @@ def test_the_image_channels_that_were_asked_for_are_observed(
     assert set(obs) == {"proprio", "instruction"} | asked
     assert env.observation_space.contains(obs)
     env.close()
-
-
-# Specs, copies, vectors -------------------------------------------------------------------------
 
 
 def test_kwargs_survive_json_and_the_spec_survives_pickling(env_id: str) -> None:
@@ -243,9 +237,6 @@ def test_what_was_handed_out_stays_as_it_was(env_id: str) -> None:
     env.close()
 
 
-# Seeds and states -------------------------------------------------------------------------------
-
-
 def fingerprint(env_id: str) -> str:
     """What this process makes of two seeds; run by the test below in processes of their own."""
     env = make(env_id, **WIDE)
@@ -342,9 +333,6 @@ def test_a_restored_state_has_the_same_future(env_id: str, control_hz: int, fres
     assert same(other.get_state(), state)
     assert other.observation_space.contains(obs)
     assert digest(list(future(other))) == first
-
-
-# Actions, ends, rewards -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -122,8 +122,9 @@ def test_importing_the_environments_stays_light() -> None:
 
 
 def test_help_stays_light() -> None:
-    commands = [[], ["train"], ["doctor"], ["scene", "new"], ["memory", "show"], ["evaluate"]]
-    calls = "\n".join(f"assert main({[*words, '--help']!r}) == 0" for words in commands)
+    commands = ["", "train", "doctor", "evaluate", "memory show", "scene new", "scene strip",
+                "envs check", "envs gallery", "suites verify"]  # fmt: skip
+    calls = "\n".join(f"assert main({[*words.split(), '--help']!r}) == 0" for words in commands)
     loaded = loaded_after(f"from coda_trainer.cli import main\n{calls}")
     assert not loaded & (HEAVY | {"mujoco", "numba", "scipy", "sqlalchemy"})
 

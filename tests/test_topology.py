@@ -217,7 +217,7 @@ def spoil(model: mujoco.MjModel) -> None:
 def test_edits_of_a_model_reach_no_other_scene_and_no_other_environment() -> None:
     first, second = scene(), scene(spatial__target__x=0.1)
     env, other = make(first), make(first)
-    for at in (second, first):
+    for at in (second, first, tray_scene(), first, second):
         spoil(env.model)
         env.reset(seed=0, options={"scene": at})
         assert_same_model(env.model, compile_scene(at).model)
@@ -240,6 +240,17 @@ def test_a_topology_that_was_dropped_is_compiled_anew(monkeypatch: pytest.Monkey
     for at in (scene(), tray_scene(), scene(), tray_scene()):
         assert_same_model(build(at).model, compile_scene(at).model)
     assert len(topology._topologies) == 1
+
+
+def test_an_environment_keeps_the_last_pairs_of_model_and_data(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topology, "PAIRS", 1)
+    env = make(scene())
+    for at in (tray_scene(), scene(), tray_scene()):
+        env.reset(seed=0, options={"scene": at})
+        assert env.data.model is env.model
+        assert_same_model(env.model, compile_scene(at).model)
 
 
 def test_threads_may_load_scenes_at_the_same_time() -> None:

@@ -133,6 +133,7 @@ def _keys(family: TaskFamily) -> str:
     return "; ".join(
         f"{group}: {', '.join(f'`{path}`' for path in paths)}"
         for group, paths in family.space.keys.items()
+        if paths
     )
 
 

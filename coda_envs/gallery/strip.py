@@ -3,6 +3,7 @@ replacement. Each panel differs from the seed scene in one factor, and is physic
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +23,10 @@ from coda_envs.validity import validate
 WIDTH = 480
 #: Magnitudes of the spatial edits: shares of the way to an end of the factor's generator range.
 MAGNITUDES = ((1 / 3, "1/3"), (2 / 3, "2/3"), (1.0, "1"))
-#: Share of the picture that an edit must change to be worth showing.
-VISIBLE = 0.0006
+#: What an edit must change to be worth showing: a share of the picture; of a place, the diagonal of
+#: what has changed, as a share of the picture's width.
+VISIBLE_AREA = 0.0006
+VISIBLE_EXTENT = 0.12
 #: Least distance of an edited number from the seed scene's, as a share of the generator range.
 FAR_ENOUGH = 0.4
 #: Seed scenes drawn before giving up.
@@ -119,12 +122,13 @@ class _Search:
             return []
         places = [f"spatial edit, m = {share}" for _, share in MAGNITUDES]
         found = [Variant("seed scene", self._scene)]
-        for labels, groups, measure in (
-            (places, self._moves(), _extent),
-            (["resize"], self._resizes(), _area),
-            (["replacement"], self._replacements(), _area),
+        for labels, groups, measure, least in (
+            (places, self._moves(), _extent, VISIBLE_EXTENT),
+            (["resize"], self._resizes(), _area, VISIBLE_AREA),
+            (["replacement"], self._replacements(), _area, VISIBLE_AREA),
         ):
-            edited = next(filter(None, (self._best(g, labels, measure) for g in groups)), None)
+            tried = (self._best(edits, labels, measure, least) for edits in groups)
+            edited = next(filter(None, tried), None)
             if edited is None:
                 return []
             found += edited
@@ -160,14 +164,19 @@ class _Search:
         return [f for f in self._factors if f.role == role and f.group == group]
 
     def _best(
-        self, edits: list[_Edit], labels: list[str], measure: Callable[[np.ndarray], float]
+        self,
+        edits: list[_Edit],
+        labels: list[str],
+        measure: Callable[[np.ndarray], float],
+        least: float,
     ) -> list[Variant]:
-        """The valid edit whose last panel differs most from the seed scene; none: empty."""
+        """The valid edit whose last panel differs most from the seed scene, by at least ``least``;
+        none: empty."""
         ranked: list[tuple[float, _Edit]] = []
         for path, values in edits:
-            changed = self._views.changed(self._scene, self._scene.edit(path, values[-1]))
-            if _area(changed) >= VISIBLE:
-                ranked.append((measure(changed), (path, values)))
+            change = measure(self._views.changed(self._scene, self._scene.edit(path, values[-1])))
+            if change >= least:
+                ranked.append((change, (path, values)))
         for _, (path, values) in sorted(ranked, key=lambda entry: -entry[0]):
             scenes = [self._scene.edit(path, value) for value in values]
             if all(map(_is_valid, scenes)):
@@ -194,9 +203,12 @@ def _area(changed: np.ndarray) -> float:
 
 
 def _extent(changed: np.ndarray) -> float:
-    """Diagonal of the smallest rectangle around what has changed (pixels): how far a thing went."""
-    spans = [np.ptp(np.flatnonzero(changed.any(axis=axis))) for axis in (0, 1)]
-    return float(np.hypot(*spans))
+    """Diagonal of the smallest rectangle around what has changed: how far a thing went. As a share
+    of the picture's width."""
+    if not changed.any():
+        return 0.0
+    wide, high = (float(np.ptp(np.flatnonzero(changed.any(axis=axis)))) for axis in (0, 1))
+    return float(math.hypot(wide, high) / changed.shape[1])
 
 
 def _is_valid(scene: Scene) -> bool:

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 #: Angle between the approach to the handle of a drawer under others and straight down: by how much
 #: (m) the handle, when shut, stands out less than ``LEAD`` beyond the one over it (rad/m).
-LEAD, PITCH = 0.040, 9.0
+LEAD, PITCH = 0.050, 9.0
 #: The most that the wrist can do with the handle at x = 0, and per metre away from the robot (rad).
 WRIST, WRIST_SLOPE = 0.36, 2.0
 #: Before the last straight way to the handle, the hand is this far back on it (m).
 BACK = 0.075
+#: Until it is aimed, it stays this much farther out where drawers are over the handle (m).
+OUTSIDE = 0.04
 #: That way counts as entered within this distance (m) and turn (rad); near its end twice as far
 #: aside will do.
 ON_WAY, AIMED = 0.008, 0.15
@@ -41,7 +43,9 @@ ENOUGH, BEYOND = 0.93, 0.91
 #: they press the harder the farther apart they are.
 SLOWEST, FASTEST = 0.03, 0.16
 START = 0.1
-HOLD = 500.0
+HOLD = 800.0
+#: The fingers press where the gap between them is wider than the handle by less than this (m).
+TIGHT = 0.003
 #: The hand's turn lags behind a door's by this long (s); it aims ahead by what that makes.
 TURN_LAG = 0.17
 #: Largest turn about the vertical that the wrist takes well (rad).
@@ -78,16 +82,16 @@ class _Moment:
         opening, closes = self.hand.number("target", "opening"), values["task.verb"] == "close"
         self._done = 1.0 - opening if closes else opening
         if values["task.furniture"] == "drawers":
-            self.way, pitch = -self.out if closes else self.out, self._pitch()
+            self.way, self.pitch = -self.out if closes else self.out, self._pitch()
         else:
-            side, pitch = room.places(values)["target"], 0.0
+            side, self.pitch = room.places(values)["target"], 0.0
             # Clockwise, seen from above, is where a left door opens.
             turns = -1.0 if (side == "left") != closes else 1.0
             x, y = door_arm(side, room.half_size(values)[0])
             way = turns * np.array([-(sin * x + cos * y), cos * x - sin * y, 0.0])
             self.way = way / math.hypot(x, y)
             yaw += turns * TURN_LAG * self.hand.number("target", "spin")
-        self.aim = self._orientation(min(max(yaw, -TURN), TURN), pitch)
+        self.aim = self._orientation(min(max(yaw, -TURN), TURN), self.pitch)
         self.approach = self.aim[:, 2]
         self._turn = self._rotation_to(self.aim)
 
@@ -98,8 +102,12 @@ class _Moment:
         return self._drive() if self._holds() else self._reach()
 
     def _holds(self) -> bool:
-        """The fingers are closed around the handle."""
-        return bool(around(self.hand.view, "target"))
+        """The fingers are closed around the handle, and not still on the way to it."""
+        hand = self.hand
+        gap = float(hand.view.gripper("opening")) - 2.0 * hand.number("target", "half_y")
+        pressed = gap < TIGHT or all(hand.touches("target"))
+        moves = hand.number("target", "speed") > 0.01
+        return bool(around(hand.view, "target")) and (pressed or moves)
 
     def _drive(self) -> np.ndarray:
         """Along the way, the slower the more the handle lags, and to its middle across the way."""
@@ -129,6 +137,9 @@ class _Moment:
             share = min(1.0, (2.5 - aside / ON_WAY) / 1.5)
             return self._move(off + (share - 1.0) * ahead * self.approach, OPEN)
         start = off - BACK * self.approach
+        if self.pitch > 0.0 and not (aimed and aside < 4.0 * ON_WAY):
+            # Outside of what stands out over the handle while it turns.
+            start += OUTSIDE * self.out
         # Not through what lies between: first up, then across.
         high = max(self.hand.top("cabinet"), float(self.handle[2])) + CLEAR
         behind = float(off @ self.out) > 0.02

@@ -15,7 +15,7 @@ from coda_envs.robot import BASE
 OTHER_TRAVEL = 0.10
 #: How far (m) a drawer under the target may stand open; one over it, below whose handle the hand
 #: must pass; and a door, whose edge comes near the target's handle.
-UNDER_ROOM, OVER_ROOM, DOOR_ROOM = 0.06, 0.030, 0.012
+UNDER_ROOM, OVER_ROOM, DOOR_ROOM = 0.06, 0.022, 0.012
 #: How far a top drawer's handle stands out (m), and how much further that of each one under it, to
 #: let the hand by.
 STANDOFF, STAGGER = 0.024, 0.014
@@ -113,11 +113,11 @@ def problem(values: Mapping[str, Value]) -> str | None:
         return "has two drawers, and none in the middle"
     near, far = REACH
     for share in (0.0, 1.0):
-        x, y, _ = _handle(values, share)
+        x, y, _ = handle(values, share)
         away = math.hypot(x - BASE[0], y - BASE[1])
         if not near < away < far:
             return f"has its target out of reach ({away:.2f} m from the arm's base)"
-    if _behind_hand(_handle(values, opening(values, "target"))):
+    if _behind_hand(handle(values, opening(values, "target"))):
         return "has its target behind the hand, seen from the main camera"
     return None
 
@@ -135,7 +135,7 @@ def _behind_hand(point: tuple[float, float, float]) -> bool:
     return False
 
 
-def _handle(values: Mapping[str, Value], share: float) -> tuple[float, float, float]:
+def handle(values: Mapping[str, Value], share: float) -> tuple[float, float, float]:
     """Where the target's handle is in the table frame (m) at a share of its travel."""
     travel = share * float(values["attributes.target.travel"])
     half_width, half_height = half_size(values)

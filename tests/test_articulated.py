@@ -1,0 +1,406 @@
+"""The articulated family: what counts as opened or closed, layout, language, expert, stages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from env_cases import column, rest, solved
+
+from coda_envs import language
+from coda_envs.env import ManipulationEnv
+from coda_envs.factor import Value
+from coda_envs.family import get_family
+from coda_envs.features import FeatureSchema
+from coda_envs.interactions import load_interactions, sample_interaction
+from coda_envs.predicates import OPEN, SHUT, View, engaged, operated
+from coda_envs.programs.potential import Term
+from coda_envs.scene import Scene
+from coda_envs.text2potential import compile_potential
+from coda_envs.text2potential.terms import resolve
+from coda_envs.validity import validate
+from task_families.articulated import room
+
+FAMILY = get_family("articulated")
+PHI = compile_potential(FAMILY.template, FAMILY.schema)
+
+#: Three drawers, the middle one to be opened: values of every factor that exists.
+DRAWERS: dict[str, Value] = {
+    "task.furniture": "drawers",
+    "task.verb": "open",
+    "task.reference": "place",
+    "task.drawers": 3,
+    "task.drawer": "middle",
+    "spatial.cabinet.x": 0.13,
+    "spatial.cabinet.y": 0.12,
+    "spatial.cabinet.yaw": 0.1,
+    "spatial.target.ajar": 0.1,
+    "spatial.target.offset": 0.0,
+    "spatial.distractor_1.ajar": 0.2,
+    "spatial.distractor_2.ajar": 0.5,
+    "attributes.target.handle": "post",
+    "attributes.target.color": "red",
+    "attributes.target.size": 0.011,
+    "attributes.target.travel": 0.10,
+    "attributes.target.friction": 1.0,
+    "attributes.target.damping": 6.0,
+    "attributes.target.mass": 0.5,
+    "attributes.cabinet.width": 0.28,
+    "attributes.cabinet.height": 0.18,
+    "attributes.cabinet.color": "white",
+    "attributes.distractor_1.handle": "knob",
+    "attributes.distractor_1.color": "blue",
+    "attributes.distractor_2.handle": "bar",
+    "attributes.distractor_2.color": "red",
+}
+#: The same with two doors, of which the left is the target.
+DOORS: dict[str, Value] = {
+    path: value
+    for path, value in DRAWERS.items()
+    if path not in ("task.drawers", "task.drawer", "spatial.target.offset")
+    and "distractor_2" not in path
+} | {"task.furniture": "doors", "task.door": "left"}
+KINDS = {"drawers": DRAWERS, "doors": DOORS}
+VERBS = ("open", "close")
+kinds_and_verbs = [pytest.mark.parametrize("kind", KINDS), pytest.mark.parametrize("verb", VERBS)]
+
+
+def scene(kind: str = "drawers", **changes: Value) -> Scene:
+    """One of the scenes above with some values changed (``task__verb="close"``)."""
+    return FAMILY.scene(KINDS[kind] | {k.replace("__", "."): v for k, v in changes.items()})
+
+
+def make(at: Scene, **options: object) -> ManipulationEnv:
+    env = ManipulationEnv("articulated", scene=at, **options)  # type: ignore[arg-type]
+    env.reset(seed=0)
+    return env
+
+
+def put(env: ManipulationEnv, share: float, role: str = "target", speed: float = 0.0) -> None:
+    """Set a part's joint (share of its travel), moving at ``speed`` (m/s or rad/s)."""
+    joint = env.data.joint(f"{role}/part")
+    joint.qpos[0] = share * column(env, f"{role}.travel")
+    joint.qvel[0] = speed
+    env.set_state(env.get_state())
+
+
+def drive(env: ManipulationEnv, until: Callable[[ManipulationEnv], bool]) -> None:
+    """The expert acts until the condition holds."""
+    expert = FAMILY.expert()
+    for _ in range(env.max_steps):
+        if until(env):
+            return
+        env.step(expert.act(env))
+    raise AssertionError("the expert never got there")
+
+
+def play(at: Scene, control_hz: int = 20) -> tuple[bool, np.ndarray]:
+    """Whether the expert succeeds, and the features ``[T + 1, F]`` of its episode."""
+    env = make(at, control_hz=control_hz)
+    expert, rows, done = FAMILY.expert(), [env.features.copy()], False
+    while not done:
+        _, _, terminated, truncated, info = env.step(expert.act(env))
+        rows.append(env.features.copy())
+        done = terminated or truncated
+    return bool(info["success"]), np.stack(rows)
+
+
+# Verifier ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_open_and_shut_count_from_their_thresholds_on(kind: str) -> None:
+    env = make(scene(kind))
+    for share, done in ((OPEN - 0.01, False), (OPEN + 0.01, True), (1.0, True), (0.0, False)):
+        put(env, share)
+        assert solved(env) == done
+    env = make(scene(kind, task__verb="close"))
+    for share, done in ((SHUT + 0.01, False), (SHUT - 0.01, True), (0.0, True), (1.0, False)):
+        put(env, share)
+        assert solved(env) == done
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", VERBS)
+def test_doing_nothing_never_succeeds(kind: str, verb: str) -> None:
+    env = make(scene(kind, task__verb=verb))
+    assert not solved(env)
+    for _ in range(60):
+        _, reward, terminated, _, info = env.step(np.zeros(7))
+        assert reward == 0.0
+        assert not terminated
+        assert not info["success"]
+
+
+def test_no_fresh_scene_is_solved_at_the_start() -> None:
+    env = ManipulationEnv("articulated", within="generator")
+    for seed in range(40):
+        _, info = env.reset(seed=seed)
+        assert not info["success"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("verb", "share", "sign"), [("open", 0.9, 1.0), ("close", 0.05, -1.0)])
+def test_passing_through_is_not_success(kind: str, verb: str, share: float, sign: float) -> None:
+    env = make(scene(kind, task__verb=verb))
+    put(env, share, speed=sign * (0.05 if kind == "drawers" else 0.8))
+    assert not solved(env)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_swung_hard_it_counts_only_once_it_rests_open(kind: str) -> None:
+    env = make(scene(kind), max_steps=1000)
+    put(env, 0.2, speed=1.0 if kind == "drawers" else 10.0)
+    counted = False
+    for _ in range(60):
+        _, _, terminated, _, info = env.step(np.zeros(7))
+        if info["success"]:
+            counted = True
+            assert column(env, "target.speed") < 0.03
+            assert column(env, "target.opening") > OPEN
+        if terminated:
+            break
+    assert counted == (column(env, "target.opening") > OPEN)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("control_hz", [10, 20])
+def test_held_it_fails_until_let_go(kind: str, verb: str, control_hz: int) -> None:
+    env = make(scene(kind, task__verb=verb), control_hz=control_hz, max_steps=1000)
+
+    def there(env: ManipulationEnv) -> bool:
+        opening = column(env, "target.opening")
+        return opening > 0.85 if verb == "open" else opening < 0.07
+
+    drive(env, there)
+    hold = np.array([0, 0, 0, 0, 0, 0, 1.0])
+    for _ in range(2 * control_hz):
+        _, _, _, _, info = env.step(hold)
+        # Of two fingers on a handle that cannot give way, one may lose touch for a moment.
+        touched = column(env, "target.left") + column(env, "target.right") > 0.0
+        assert touched
+        assert not info["success"]
+    assert there(env)
+    assert column(env, "target.speed") < 0.03
+    env.step(-hold)
+    env.step(-hold)
+    assert solved(env)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_finger_on_the_board_is_a_touch_of_the_part(kind: str) -> None:
+    """A part that the hand still pushes shut is not let go."""
+    env = make(scene(kind, task__verb="close"), max_steps=1000)
+    drive(env, lambda env: column(env, "target.opening") < 0.5)
+    part = {i for i, body in enumerate(env.model.geom_bodyid) if env.model.body(body).name == "target"}
+    board = max(part, key=lambda geom: float(np.prod(env.model.geom_size[geom])))
+    assert env.model.geom_contype[board] > 0
+    # The board is as wide as the part: far wider than any handle.
+    assert env.model.geom_size[board].max() > 0.05
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("verb", "share"), [("open", 1.0), ("close", 0.0)])
+def test_another_part_counts_for_nothing(kind: str, verb: str, share: float) -> None:
+    env = make(scene(kind, task__verb=verb))
+    put(env, share, "distractor_1")
+    rest(env, 0.2)
+    assert column(env, "distractor_1.opening") == pytest.approx(share, abs=0.05)
+    assert not solved(env)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_other_way_round_is_no_success(kind: str, verb: str) -> None:
+    env = make(scene(kind, task__verb=verb))
+    put(env, 0.0 if verb == "open" else 1.0)
+    rest(env, 0.2)
+    assert not solved(env)
+
+
+def test_predicates_and_progress_read_what_the_task_asks_for() -> None:
+    schema = FeatureSchema(("target",))
+
+    def row(**values: float) -> np.ndarray:
+        features = np.zeros(schema.size)
+        given = {"target.present": 1.0, "target.travel": 0.1, "target.half_y": 0.01} | {
+            name.replace("__", "."): value for name, value in values.items()
+        }
+        for name, value in given.items():
+            features[schema.index(name)] = value
+        return features
+
+    opened, shut = row(target__opening=0.9), row(target__opening=0.05, target__to_shut=1.0)
+    states = np.stack([opened, shut, row(target__opening=0.05), row(target__travel=0.0)])
+    assert operated(View(schema, states), "target").tolist() == [True, True, False, False]
+    assert [bool(operated(View(schema, s), "target")) for s in states] == [True, True, False, False]
+    progress = resolve(Term(term="joint_fraction", roles=("target",)), schema)
+    assert progress(View(schema, states[:2])).tolist() == pytest.approx([0.9, 0.95])
+    # Around the handle; a fist before it; an open hand over it; a fist that pushes it shut.
+    hands = np.stack([
+        row(gripper__opening=0.022, gripper__command=1.0),
+        row(gripper__opening=0.0, gripper__command=1.0, target__left=1.0),
+        row(gripper__opening=0.08, gripper__command=-1.0),
+        row(gripper__opening=0.0, gripper__command=1.0, target__left=1.0, target__to_shut=1.0),
+    ])  # fmt: skip
+    assert engaged(View(schema, hands), "target").tolist() == [True, False, False, True]
+
+
+# Layout and language ----------------------------------------------------------------------------
+
+
+def test_what_cannot_be_worked_on_is_said() -> None:
+    assert "none in the middle" in str(FAMILY.problem(DRAWERS | {"task.drawers": 2}))
+    far = DRAWERS | {"spatial.cabinet.x": 0.17, "spatial.cabinet.yaw": 0.4}
+    assert FAMILY.problem(far | {"spatial.cabinet.y": 0.14}) is None
+    near = DRAWERS | {"spatial.cabinet.x": 0.10, "attributes.target.travel": 0.15}
+    near |= {"task.drawer": "bottom", "spatial.target.offset": 0.0, "spatial.cabinet.y": 0.0}
+    assert "out of reach" in str(FAMILY.problem(near | {"spatial.cabinet.yaw": 0.0}))
+    hidden = DOORS | {"spatial.cabinet.y": 0.06, "spatial.cabinet.yaw": -0.1}
+    assert "behind the hand" in str(FAMILY.problem(hidden))
+
+
+def test_a_third_of_the_draws_can_be_laid_out() -> None:
+    rng = np.random.default_rng(0)
+    draws = [FAMILY.space.sample(rng, "generator") for _ in range(400)]
+    assert np.mean([FAMILY.flaw(v) is None for v in draws]) > 0.35
+
+
+def test_the_layout_knows_where_the_handle_is() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(12):
+        at = FAMILY.sample(rng, "generator")
+        env = make(at)
+        share = room.opening(at.values, "target")
+        assert column(env, "target.opening") == pytest.approx(share, abs=1e-6)
+        place = [column(env, f"target.{axis}") for axis in "xyz"]
+        assert place == pytest.approx(room.handle(at.values, share), abs=1e-6)
+
+
+def test_parts_beside_the_target_stand_open_as_far_as_leaves_room() -> None:
+    wide = {f"spatial.distractor_{i}.ajar": 1.0 for i in (1, 2)}
+    values = DRAWERS | wide
+    openings = [room.opening(values, f"distractor_{i}") for i in (1, 2)]
+    assert room.places(values) == {"target": "middle", "distractor_1": "top", "distractor_2": "bottom"}
+    assert openings[0] < openings[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "instruction"),
+    [
+        ("drawers", {}, "open the middle drawer"),
+        ("drawers", {"task.reference": "handle"}, "open the drawer with the post"),
+        ("drawers", {"task.reference": "color_handle"}, "open the drawer with the red post"),
+        ("drawers", {"task.drawer": "bottom", "task.verb": "close"}, "close the bottom drawer"),
+        ("doors", {}, "open the left door"),
+        ("doors", {"task.reference": "color"}, "open the door with the red handle"),
+        ("doors", {"task.door": "right", "task.verb": "close"}, "close the right door"),
+    ],
+)
+def test_instructions(kind: str, changes: dict[str, Value], instruction: str) -> None:
+    values = KINDS[kind] | changes
+    assert FAMILY.describe(values)[0] == instruction
+    assert FAMILY.flaw(values) is None
+
+
+def test_an_instruction_that_fits_two_parts_is_refused() -> None:
+    assert "distractor_2 too" in str(FAMILY.ambiguity(DRAWERS | {"task.reference": "color"}))
+
+
+def test_every_fresh_instruction_is_true_of_one_part() -> None:
+    rng = np.random.default_rng(2)
+    for region in ("generator", "ood", "ood-far"):
+        for _ in range(40):
+            at = FAMILY.sample(rng, "generator", region)
+            assert len(at.task.instruction) <= 120
+            if at.task.choices["reference"] != "place":
+                continue
+            words = FAMILY.describe(at.values)[0].split()
+            noun = at.task.choices["furniture"][:-1]
+            things = [
+                language.Referent(role, None, noun, None, *middle, free=False)
+                for role, middle in room.middles(at.values).items()
+            ]
+            assert language.referents(" ".join(words[-2:]), things) == ("target",)
+
+
+# Expert and stages ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("control_hz", [10, 20])
+def test_the_expert_solves_fresh_scenes(control_hz: int) -> None:
+    rng = np.random.default_rng(3)
+    outcomes = [play(FAMILY.sample(rng, "generator"), control_hz)[0] for _ in range(16)]
+    assert sum(outcomes) >= 15
+
+
+def test_the_expert_leaves_the_other_parts_alone() -> None:
+    for kind in KINDS:
+        _, rows = play(scene(kind))
+        moved = rows[:, FAMILY.schema.index("distractor_1.opening")]
+        assert np.ptp(moved) < 0.05
+
+
+def check_stages(rows: np.ndarray) -> None:
+    """Φ never drops by more than 0.05, ends at 1, and the gates open in order."""
+    phi = PHI(rows)
+    assert np.diff(phi).min() > -0.05
+    assert phi[-1] == 1.0
+    gates = PHI.gates(rows)
+    assert gates.any(axis=0).all()
+    first = gates.argmax(axis=0)
+    assert (np.diff(first) >= 0).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", VERBS)
+def test_stages_lead_to_the_goal(kind: str, verb: str) -> None:
+    success, rows = play(scene(kind, task__verb=verb))
+    assert success
+    check_stages(rows)
+
+
+@pytest.mark.slow
+def test_stages_lead_to_the_goal_in_fresh_scenes() -> None:
+    rng = np.random.default_rng(4)
+    solved_ = 0
+    for _ in range(40):
+        success, rows = play(FAMILY.sample(rng, "generator"))
+        if success:
+            solved_ += 1
+            check_stages(rows)
+    assert solved_ >= 39
+
+
+@pytest.mark.slow
+def test_fresh_scenes_are_valid_at_the_first_try() -> None:
+    rng = np.random.default_rng(5)
+    certificates = [validate(FAMILY.sample(rng, "generator")) for _ in range(40)]
+    assert sum(c.passed for c in certificates) >= 38
+
+
+@pytest.mark.slow
+def test_every_interaction_is_rare_and_the_expert_solves_its_hard_end() -> None:
+    rng = np.random.default_rng(6)
+    interactions = load_interactions(FAMILY)
+    draws = [FAMILY.sample(rng, "generator").values for _ in range(3000)]
+    for interaction in interactions:
+        share = np.mean([interaction.magnitude(v) is not None for v in draws])
+        assert 0.005 < share < 0.03, interaction.name
+        hard = [sample_interaction(FAMILY, interaction, rng, "generator", 2) for _ in range(12)]
+        assert sum(play(at)[0] for at in hard) >= 11, interaction.name
+
+
+def test_extremes_settle_and_do_not_overlap() -> None:
+    heavy = {"attributes.target.mass": 1.5, "attributes.target.friction": 0.3}
+    light = {"attributes.target.mass": 0.2, "attributes.target.damping": 2.0}
+    for kind, values in KINDS.items():
+        for extreme in (heavy, light):
+            for low in (0.155, 0.20):
+                at = FAMILY.scene(values | extreme | {"attributes.cabinet.height": low})
+                certificate = validate(at, solve_tries=0)
+                assert certificate.passed, (kind, certificate.reason)
+    assert math.isfinite(sum(certificate.settled))
