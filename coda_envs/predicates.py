@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from coda_envs.errors import ProgramError, suggest
-from coda_envs.features import GRIPPER, OBJECT, FeatureSchema
+from coda_envs.features import FeatureSchema
+from coda_envs.view import View, cos, larger, sin, smaller, sqrt
 
 #: The gripper counts as having reached an object within this distance of its middle (m).
 REACH = 0.03
@@ -38,74 +39,9 @@ CLASP = (0.006, 0.012)
 FLAT_TURN = 0.15
 FLAT_GAP = 0.003
 
-_GRIPPER = {name: i for i, name in enumerate(GRIPPER)}
-_OBJECT = {name: i for i, name in enumerate(OBJECT)}
-_FLOAT64 = np.dtype(np.float64)
 _ANSWERS = (np.array(False), np.array(True))
 for _answer in _ANSWERS:
     _answer.flags.writeable = False
-
-
-class View:
-    """Named access to the columns of ``features [..., F]``; one state ``[F]`` gives numbers."""
-
-    def __init__(self, schema: FeatureSchema, features: np.ndarray) -> None:
-        self.schema = schema
-        self.features = features
-        self._starts = schema.starts
-        # The environment asks the verifier after every step. Python's floats calculate like
-        # float64 arrays, bit for bit, at a fraction of what arrays of one number cost.
-        self.one_state = features.ndim == 1 and features.dtype is _FLOAT64
-
-    def gripper(self, name: str) -> np.ndarray:
-        """Column ``gripper.<name>``, shape ``[...]``."""
-        column: np.ndarray = self.features[..., _GRIPPER[name]]
-        return column
-
-    def of(self, role: str, name: str) -> np.ndarray:
-        """Column ``<role>.<name>``, shape ``[...]``."""
-        start = self._starts.get(role)
-        index = (self.schema.role_offset(role) if start is None else start) + _OBJECT[name]
-        column: np.ndarray
-        column = self.features.item(index) if self.one_state else self.features[..., index]
-        return column
-
-    def position(self, role: str) -> np.ndarray:
-        """Positions ``[..., 3]`` of a role."""
-        start = self.schema.role_offset(role) + _OBJECT["x"]
-        return self.features[..., start : start + 3]
-
-    def gripper_position(self) -> np.ndarray:
-        """Positions ``[..., 3]`` of the point between the fingertips."""
-        return self.features[..., :3]
-
-    def horizontal_gap(self, role: str, other: str) -> np.ndarray:
-        """Horizontal distance between two roles' middles (m)."""
-        x = self.of(role, "x") - self.of(other, "x")
-        y = self.of(role, "y") - self.of(other, "y")
-        gap: np.ndarray = _sqrt(x * x + y * y)
-        return gap
-
-
-# NumPy's functions of one number cost twenty times as much as Python's.
-def _sqrt(value: Any) -> Any:
-    return math.sqrt(value) if isinstance(value, float) else np.sqrt(value)
-
-
-def _cos(value: Any) -> Any:
-    return math.cos(value) if isinstance(value, float) else np.cos(value)
-
-
-def _sin(value: Any) -> Any:
-    return math.sin(value) if isinstance(value, float) else np.sin(value)
-
-
-def _larger(one: Any, two: Any) -> Any:
-    return max(one, two) if isinstance(one, float) else np.maximum(one, two)
-
-
-def _smaller(one: Any, two: Any) -> Any:
-    return min(one, two) if isinstance(one, float) else np.minimum(one, two)
 
 
 def near(view: View, role: str) -> np.ndarray:
@@ -132,6 +68,17 @@ def lifted(view: View, role: str) -> np.ndarray:
     held = grasped(view, role) | (touched & near(view, role))
     up: np.ndarray = held & (view.of(role, "z") - view.of(role, "half_z") > LIFT)
     return up
+
+
+def carried(view: View, role: str) -> np.ndarray:
+    """Between the fingertips and touched by a pad, while nothing else holds it up.
+
+    What is lifted or swung along can lose touch with one pad for an instant.
+    """
+    touched = (view.of(role, "left") > 0.5) | (view.of(role, "right") > 0.5)
+    aloft = (view.of(role, "table") < 0.5) & (view.of(role, "supported") < 0.5)
+    held: np.ndarray = touched & aloft & near(view, role)
+    return held
 
 
 def over(view: View, role: str, receptacle: str) -> np.ndarray:
@@ -229,7 +176,7 @@ def above(view: View, role: str, receptacle: str) -> np.ndarray:
     x = view.of(role, "x") - view.of(receptacle, "x")
     y = view.of(role, "y") - view.of(receptacle, "y")
     yaw = view.of(receptacle, "yaw")
-    along, across = _cos(yaw) * x + _sin(yaw) * y, _cos(yaw) * y - _sin(yaw) * x
+    along, across = cos(yaw) * x + sin(yaw) * y, cos(yaw) * y - sin(yaw) * x
     inner, inner_y = view.of(receptacle, "inner"), view.of(receptacle, "inner_y")
     square = (abs(along) < inner) & (abs(across) < inner_y)
     # Without an own width across, the inside is round.
@@ -244,7 +191,7 @@ def within(view: View, role: str, receptacle: str) -> np.ndarray:
     than ``RIM_GAP`` above the rim, so that nothing that leans on the rim or is heaped up counts."""
     above_floor = view.of(role, "z") - view.of(receptacle, "surface_z")
     # What lies on the floor reaches as far up from its middle as down, whichever side it lies on.
-    reach = _smaller(view.of(role, "z") - _underside(view, role), above_floor)
+    reach = smaller(view.of(role, "z") - _underside(view, role), above_floor)
     low = above_floor + reach < view.of(receptacle, "depth") + RIM_GAP
     hollow = view.of(receptacle, "depth") > 0.0
     inside: np.ndarray = above(view, role, receptacle) & hollow & low
@@ -288,7 +235,7 @@ def on_top(view: View, role: str, base: str) -> np.ndarray:
         return touching
     # A base that has been tipped over lies on a long side.
     upright = abs(view.of(base, "upright"))
-    side = _smaller(view.of(base, "half_x"), view.of(base, "half_y"))
+    side = smaller(view.of(base, "half_x"), view.of(base, "half_y"))
     top = view.of(base, "z") + upright * view.of(base, "half_z") + _lean(upright) * side
     middle = view.horizontal_gap(role, base) < view.of(base, "inner")
     solid = view.of(base, "depth") == 0.0
@@ -326,7 +273,7 @@ def inserted(view: View, role: str, socket: str) -> np.ndarray:
 def assembled(view: View, role: str, base: str, then: str) -> np.ndarray:
     """The object is stacked on the base or, where that is a socket, inserted into it; and ``then``,
     if the scene has it, is stacked on the object."""
-    first = stacked(view, role, base) | inserted(view, role, base)
+    first: np.ndarray = stacked(view, role, base) | inserted(view, role, base)
     if view.one_state and not first:
         return first
     done: np.ndarray = first & ((view.of(then, "present") < 0.5) | stacked(view, then, role))
@@ -350,7 +297,7 @@ def _flat(view: View, role: str, surface: Any) -> np.ndarray:
 def _underside(view: View, role: str) -> np.ndarray:
     """Height of the lowest point, for any tilt (bounded by the half extents)."""
     upright = abs(view.of(role, "upright"))
-    side = _larger(view.of(role, "half_x"), view.of(role, "half_y"))
+    side = larger(view.of(role, "half_x"), view.of(role, "half_y"))
     reach = upright * view.of(role, "half_z") + _lean(upright) * side
     underside: np.ndarray = view.of(role, "z") - reach
     return underside
@@ -358,7 +305,7 @@ def _underside(view: View, role: str) -> np.ndarray:
 
 def _lean(upright: Any) -> Any:
     """Sine of the tilt whose cosine is given; rounding can take the cosine past 1."""
-    return _sqrt(_larger(1.0 - upright * upright, 0.0))
+    return sqrt(larger(1.0 - upright * upright, 0.0))
 
 
 @dataclass(frozen=True)
@@ -375,6 +322,7 @@ REGISTRY: dict[str, Predicate] = {
     for name, function, arity in (
         ("near", near, 1),
         ("grasped", grasped, 1),
+        ("carried", carried, 1),
         ("lifted", lifted, 1),
         ("over", over, 2),
         ("at", at, 2),

@@ -20,20 +20,20 @@ _ALL = np.array([np.iinfo(np.int64).max])
 
 
 class Simulations:
-    """A simulation for each of ``n`` environments, of which those count that play this topology.
+    """Simulations of every ``stride``-th environment, ``n`` of them, in this topology.
 
-    A simulation goes the way that ``mj_step`` on an ``MjData`` of its own would take it, whatever
-    the others do and however many threads there are. Environments are given as rising ``[k]``
-    int64 arrays.
+    Those count whose environment plays it. A simulation goes the way that ``mj_step`` on an
+    ``MjData`` of its own would take it, whatever the others do. Environments are given as rising
+    ``[k]`` int64 arrays.
     """
 
-    def __init__(self, compiled: Compiled, schema: FeatureSchema, n: int, nthread: int) -> None:
+    def __init__(self, compiled: Compiled, schema: FeatureSchema, n: int, stride: int) -> None:
         model = compiled.model
         self._layout = SensorLayout.of(compiled, schema)
-        self._models = [model] * n
+        self._models, self._stride = [model] * n, stride
         # A state is small. An MjData for each would not fit the processor's cache, and costs more
         # to come back to than what it remembers from the step before is worth.
-        self._batch = batch = Batch(model, n, nthread=nthread)
+        self._batch = batch = Batch(model, n, nthread=1)
         self._positions, self._velocities = batch.bind("qpos"), batch.bind("qvel")
         self._controls, self._warnings = batch.bind("ctrl"), batch.warning[:, :, 1]
         # Where states are read: what touches what, Batch does not say.
@@ -44,13 +44,14 @@ class Simulations:
 
     def start(self, envs: np.ndarray, scenes: Sequence[Compiled]) -> None:
         """Begin an episode of ``scenes[k]`` in environment ``envs[k]``."""
-        for env, compiled in zip(envs.tolist(), scenes, strict=True):
-            self._models[env] = compiled.model
+        rows = envs // self._stride
+        for row, compiled in zip(rows.tolist(), scenes, strict=True):
+            self._models[row] = compiled.model
         self._batch.set_models(self._models)
-        self._batch.reset(envs, stage=_NOTHING)
-        for env, compiled in zip(envs.tolist(), scenes, strict=True):
-            self._positions[env] = compiled.start
-        self._controls[envs, :7], self._controls[envs, 7] = robot.HOME, robot.FINGER
+        self._batch.reset(rows, stage=_NOTHING)
+        for row, compiled in zip(rows.tolist(), scenes, strict=True):
+            self._positions[row] = compiled.start
+        self._controls[rows, :7], self._controls[rows, 7] = robot.HOME, robot.FINGER
 
     def step(self, envs: np.ndarray, targets: np.ndarray, steps: int) -> np.ndarray:
         """``steps`` physics steps for each block of the controls ``targets [k, blocks, 8]``.
@@ -59,13 +60,13 @@ class Simulations:
         ``MjData`` then.
         """
         # All blocks of one simulation before the next one's: each is fetched from memory once.
-        control = np.repeat(targets, steps, axis=1)
-        self._batch.rollout(control.shape[1], control, record=(), ids=envs)
+        rows, control = envs // self._stride, np.repeat(targets, steps, axis=1)
+        self._batch.rollout(control.shape[1], control, record=(), ids=rows)
         diverged = np.empty(len(envs), dtype=bool)
         if sense.diverged_of(
-            DIVERGED_KINDS, envs, self._warnings, self._positions, self._velocities, diverged
+            DIVERGED_KINDS, rows, self._warnings, self._positions, self._velocities, diverged
         ):
-            self._batch.reset(envs[diverged], stage=_NOTHING)
+            self._batch.reset(rows[diverged], stage=_NOTHING)
         return diverged
 
     def read(self, envs: np.ndarray, commands: np.ndarray, found: SensorRows) -> None:
@@ -78,8 +79,9 @@ class Simulations:
             *(found.poses, found.features, found.proprio, found.objects),
         )
         for env in envs.tolist():
-            own[0], model = env, self._models[env]
-            data.qpos[:], data.qvel[:] = self._positions[env], self._velocities[env]
+            row = env // self._stride
+            own[0], model = env, self._models[row]
+            data.qpos[:], data.qvel[:] = self._positions[row], self._velocities[row]
             mujoco.mj_kinematics(model, data)
             mujoco.mj_collision(model, data)
             reading(*arguments, contact.geom)

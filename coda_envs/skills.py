@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coda_envs.predicates import View
 from coda_envs.robot import POSITION_SCALE, ROTATION_SCALE
+from coda_envs.view import View
 
 if TYPE_CHECKING:
     from coda_envs.env import ManipulationEnv

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gymnasium as gym
@@ -77,7 +79,8 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
 
         self._kernel, self._arm = control.act, robot.arm_table()
         blocks = round(1.0 / single.control_hz / robot.TIMESTEP) // BLOCK
-        self._nthread = nthread
+        self._lanes = min(nthread or os.cpu_count() or 1, num_envs)
+        self._pool = ThreadPoolExecutor(self._lanes - 1) if self._lanes > 1 else None
         self._simulations: list[Simulations] = []
         self._numbers: dict[Hashable, int] = {}
         # One row, or item, an environment.
@@ -90,7 +93,7 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
         self._failures, self._texts, self._scene_ids = np.full((3, num_envs), "", dtype=object)
         self._potentials, self._stages = np.zeros(num_envs), np.zeros(num_envs, dtype=np.int64)
         self._compiled: list[Compiled | None] = [None] * num_envs
-        self._topologies = np.zeros(num_envs, dtype=np.int64)
+        self._groups = np.zeros(num_envs, dtype=np.int64)
         self._movers: list[tuple[Mover, ...]] = [()] * num_envs
         self._generators: list[np.random.Generator | None] = [None] * num_envs
         self._seeds: list[int | None] = [None] * num_envs
@@ -158,6 +161,11 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
         return tuple(self._playing(env).scene for env in range(self.num_envs))
 
     @property
+    def topologies(self) -> int:
+        """How many topologies have been played: the groups in which physics is stepped."""
+        return len(self._simulations)
+
+    @property
     def features(self) -> np.ndarray:
         """State features ``[n, F]``, see :mod:`coda_envs.features`."""
         return self._found.features.copy()
@@ -209,19 +217,22 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
         if old is not None and old.scene.id == scene.id:
             return
         self._compiled[env] = compiled = build(scene)
-        if compiled.topology not in self._numbers:
-            self._numbers[compiled.topology] = len(self._simulations)
+        key = (compiled.topology, env % self._lanes)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._simulations)
             self._simulations.append(
-                Simulations(compiled, self.family.schema, self.num_envs, self._nthread)
+                Simulations(
+                    compiled, self.family.schema, -(-self.num_envs // self._lanes), self._lanes
+                )
             )
-        self._topologies[env] = self._numbers[compiled.topology]
+        self._groups[env] = self._numbers[key]
         self._movers[env] = movers(compiled, self.family.schema)
         self._instructions[env] = encode_instruction(scene.task.instruction)
         self._texts[env], self._scene_ids[env] = scene.task.instruction, scene.id
 
     def _by_topology(self, envs: np.ndarray) -> Iterator[tuple[Simulations, np.ndarray]]:
         """These environments by the topologies that they play."""
-        played = self._topologies[envs]
+        played = self._groups[envs]
         for number in np.unique(played).tolist():
             yield self._simulations[number], envs[played == number]
 
@@ -236,7 +247,16 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
             raise ValueError(f"environment {env}: {not_finite(actions[env], component)}")
 
     def _simulate(self, envs: np.ndarray) -> None:
+        lanes: list[list[tuple[Simulations, np.ndarray]]] = [[] for _ in range(self._lanes)]
         for simulations, own in self._by_topology(envs):
+            lanes[int(own[0]) % self._lanes].append((simulations, own))
+        others = [self._pool.submit(self._run, lane) for lane in lanes[1:]] if self._pool else []
+        self._run(lanes[0])
+        for future in others:
+            future.result()
+
+    def _run(self, lane: list[tuple[Simulations, np.ndarray]]) -> None:
+        for simulations, own in lane:
             diverged = simulations.step(own, self._targets[own], BLOCK)
             self._failures[own[diverged]] = DIVERGED
 

@@ -2,109 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
 import numpy as np
 import pytest
+from articulated_cases import DOORS, DRAWERS, FAMILY, KINDS, VERBS, drive, make, play, put, scene
 from env_cases import column, rest, solved
 
 from coda_envs import language
+from coda_envs.cabinet_props import BOARD, GAP
 from coda_envs.env import ManipulationEnv
 from coda_envs.factor import Value
-from coda_envs.family import get_family
 from coda_envs.features import FeatureSchema
 from coda_envs.interactions import load_interactions, sample_interaction
-from coda_envs.predicates import OPEN, SHUT, View, engaged, operated
+from coda_envs.predicates import OPEN, SHUT, engaged, operated
 from coda_envs.programs.potential import Term
-from coda_envs.scene import Scene
+from coda_envs.skills import CLOSE, Hand
 from coda_envs.text2potential import compile_potential
 from coda_envs.text2potential.terms import resolve
 from coda_envs.validity import validate
+from coda_envs.view import View
 from task_families.articulated import room
 
-FAMILY = get_family("articulated")
 PHI = compile_potential(FAMILY.template, FAMILY.schema)
-
-#: Three drawers, the middle one to be opened: values of every factor that exists.
-DRAWERS: dict[str, Value] = {
-    "task.furniture": "drawers",
-    "task.verb": "open",
-    "task.reference": "place",
-    "task.drawers": 3,
-    "task.drawer": "middle",
-    "spatial.cabinet.x": 0.13,
-    "spatial.cabinet.y": 0.12,
-    "spatial.cabinet.yaw": 0.1,
-    "spatial.target.ajar": 0.1,
-    "spatial.target.offset": 0.0,
-    "spatial.distractor_1.ajar": 0.2,
-    "spatial.distractor_2.ajar": 0.5,
-    "attributes.target.handle": "post",
-    "attributes.target.color": "red",
-    "attributes.target.size": 0.011,
-    "attributes.target.travel": 0.10,
-    "attributes.target.friction": 1.0,
-    "attributes.target.damping": 6.0,
-    "attributes.target.mass": 0.5,
-    "attributes.cabinet.width": 0.28,
-    "attributes.cabinet.height": 0.18,
-    "attributes.cabinet.color": "white",
-    "attributes.distractor_1.handle": "knob",
-    "attributes.distractor_1.color": "blue",
-    "attributes.distractor_2.handle": "bar",
-    "attributes.distractor_2.color": "red",
-}
-#: The same with two doors, of which the left is the target.
-DOORS: dict[str, Value] = {
-    path: value
-    for path, value in DRAWERS.items()
-    if path not in ("task.drawers", "task.drawer", "spatial.target.offset")
-    and "distractor_2" not in path
-} | {"task.furniture": "doors", "task.door": "left"}
-KINDS = {"drawers": DRAWERS, "doors": DOORS}
-VERBS = ("open", "close")
-kinds_and_verbs = [pytest.mark.parametrize("kind", KINDS), pytest.mark.parametrize("verb", VERBS)]
-
-
-def scene(kind: str = "drawers", **changes: Value) -> Scene:
-    """One of the scenes above with some values changed (``task__verb="close"``)."""
-    return FAMILY.scene(KINDS[kind] | {k.replace("__", "."): v for k, v in changes.items()})
-
-
-def make(at: Scene, **options: object) -> ManipulationEnv:
-    env = ManipulationEnv("articulated", scene=at, **options)  # type: ignore[arg-type]
-    env.reset(seed=0)
-    return env
-
-
-def put(env: ManipulationEnv, share: float, role: str = "target", speed: float = 0.0) -> None:
-    """Set a part's joint (share of its travel), moving at ``speed`` (m/s or rad/s)."""
-    joint = env.data.joint(f"{role}/part")
-    joint.qpos[0] = share * column(env, f"{role}.travel")
-    joint.qvel[0] = speed
-    env.set_state(env.get_state())
-
-
-def drive(env: ManipulationEnv, until: Callable[[ManipulationEnv], bool]) -> None:
-    """The expert acts until the condition holds."""
-    expert = FAMILY.expert()
-    for _ in range(env.max_steps):
-        if until(env):
-            return
-        env.step(expert.act(env))
-    raise AssertionError("the expert never got there")
-
-
-def play(at: Scene, control_hz: int = 20) -> tuple[bool, np.ndarray]:
-    """Whether the expert succeeds, and the features ``[T + 1, F]`` of its episode."""
-    env = make(at, control_hz=control_hz)
-    expert, rows, done = FAMILY.expert(), [env.features.copy()], False
-    while not done:
-        _, _, terminated, truncated, info = env.step(expert.act(env))
-        rows.append(env.features.copy())
-        done = terminated or truncated
-    return bool(info["success"]), np.stack(rows)
 
 
 # Verifier ---------------------------------------------------------------------------------------
@@ -190,16 +108,31 @@ def test_held_it_fails_until_let_go(kind: str, verb: str, control_hz: int) -> No
     assert solved(env)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_finger_on_the_board_is_a_touch_of_the_part(kind: str) -> None:
-    """A part that the hand still pushes shut is not let go."""
-    env = make(scene(kind, task__verb="close"), max_steps=1000)
-    drive(env, lambda env: column(env, "target.opening") < 0.5)
-    part = {i for i, body in enumerate(env.model.geom_bodyid) if env.model.body(body).name == "target"}
-    board = max(part, key=lambda geom: float(np.prod(env.model.geom_size[geom])))
-    assert env.model.geom_contype[board] > 0
-    # The board is as wide as the part: far wider than any handle.
-    assert env.model.geom_size[board].max() > 0.05
+def test_a_fist_that_leans_on_the_board_has_not_let_go() -> None:
+    """The board beside the handle is part of what a finger can hold on to."""
+    top = {"task__verb": "close", "task__drawer": "top", "spatial__cabinet__yaw": 0.0}
+    env = make(scene(**top), max_steps=1000)
+    # On the board's outer face, 8 cm to the right of the handle.
+    face = np.array([0.13 - GAP - BOARD, -0.1 - 0.08, 0.15])
+
+    def steer(beyond: float) -> None:
+        """A fist goes where the board is, or so far (m) beyond that."""
+        for _ in range(40):
+            hand = Hand(env)
+            to = face - hand.position
+            to[0] += beyond
+            env.step(hand.move(to, 0.0, CLOSE))
+
+    put(env, 0.05)
+    steer(-0.06)
+    assert solved(env)
+    steer(0.02)
+    assert column(env, "target.left") + column(env, "target.right") > 0.0
+    assert column(env, "target.opening") < SHUT
+    assert column(env, "target.speed") < 0.01
+    assert not solved(env)
+    steer(-0.06)
+    assert solved(env)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -254,12 +187,7 @@ def test_predicates_and_progress_read_what_the_task_asks_for() -> None:
 
 def test_what_cannot_be_worked_on_is_said() -> None:
     assert "none in the middle" in str(FAMILY.problem(DRAWERS | {"task.drawers": 2}))
-    far = DRAWERS | {"spatial.cabinet.x": 0.17, "spatial.cabinet.yaw": 0.4}
-    assert FAMILY.problem(far | {"spatial.cabinet.y": 0.14}) is None
-    near = DRAWERS | {"spatial.cabinet.x": 0.10, "attributes.target.travel": 0.15}
-    near |= {"task.drawer": "bottom", "spatial.target.offset": 0.0, "spatial.cabinet.y": 0.0}
-    assert "out of reach" in str(FAMILY.problem(near | {"spatial.cabinet.yaw": 0.0}))
-    hidden = DOORS | {"spatial.cabinet.y": 0.06, "spatial.cabinet.yaw": -0.1}
+    hidden = DOORS | {"spatial.cabinet.y": 0.06}
     assert "behind the hand" in str(FAMILY.problem(hidden))
 
 
@@ -284,7 +212,7 @@ def test_parts_beside_the_target_stand_open_as_far_as_leaves_room() -> None:
     wide = {f"spatial.distractor_{i}.ajar": 1.0 for i in (1, 2)}
     values = DRAWERS | wide
     openings = [room.opening(values, f"distractor_{i}") for i in (1, 2)]
-    assert room.places(values) == {"target": "middle", "distractor_1": "top", "distractor_2": "bottom"}
+    assert [room.places(values)[f"distractor_{i}"] for i in (1, 2)] == ["top", "bottom"]
     assert openings[0] < openings[1]
 
 
@@ -363,7 +291,6 @@ def test_stages_lead_to_the_goal(kind: str, verb: str) -> None:
     check_stages(rows)
 
 
-@pytest.mark.slow
 def test_stages_lead_to_the_goal_in_fresh_scenes() -> None:
     rng = np.random.default_rng(4)
     solved_ = 0
@@ -375,7 +302,6 @@ def test_stages_lead_to_the_goal_in_fresh_scenes() -> None:
     assert solved_ >= 39
 
 
-@pytest.mark.slow
 def test_fresh_scenes_are_valid_at_the_first_try() -> None:
     rng = np.random.default_rng(5)
     certificates = [validate(FAMILY.sample(rng, "generator")) for _ in range(40)]
@@ -394,13 +320,10 @@ def test_every_interaction_is_rare_and_the_expert_solves_its_hard_end() -> None:
         assert sum(play(at)[0] for at in hard) >= 11, interaction.name
 
 
-def test_extremes_settle_and_do_not_overlap() -> None:
-    heavy = {"attributes.target.mass": 1.5, "attributes.target.friction": 0.3}
-    light = {"attributes.target.mass": 0.2, "attributes.target.damping": 2.0}
-    for kind, values in KINDS.items():
-        for extreme in (heavy, light):
-            for low in (0.155, 0.20):
-                at = FAMILY.scene(values | extreme | {"attributes.cabinet.height": low})
-                certificate = validate(at, solve_tries=0)
-                assert certificate.passed, (kind, certificate.reason)
-    assert math.isfinite(sum(certificate.settled))
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("height", [0.155, 0.20])
+@pytest.mark.parametrize("mass", [0.2, 1.5])
+def test_extremes_settle_and_do_not_overlap(kind: str, height: float, mass: float) -> None:
+    loose = {"attributes__target__friction": 0.3, "attributes__target__damping": 2.0}
+    sizes = {"attributes__cabinet__height": height, "attributes__target__mass": mass}
+    assert validate(scene(kind, **loose, **sizes), solve_tries=0).passed

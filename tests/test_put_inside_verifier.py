@@ -22,7 +22,7 @@ from put_inside_cases import (
 
 from coda_envs import predicates
 from coda_envs.env import ManipulationEnv
-from coda_envs.predicates import View
+from coda_envs.view import View
 
 
 def holds(env: ManipulationEnv, predicate: str, *roles: str) -> bool:

@@ -17,13 +17,13 @@ from program_cases import (
 
 from coda_envs.errors import ProgramError
 from coda_envs.features import FeatureSchema
-from coda_envs.predicates import View
 from coda_envs.programs.potential import PotentialProgram, Term
 from coda_envs.text2potential import (
     compile_potential,
     compile_program,
 )
 from coda_envs.text2potential.terms import REGISTRY, resolve
+from coda_envs.view import View
 
 TERMS = [
     Term(term="distance", roles=("gripper", "target"), scale=0.1),

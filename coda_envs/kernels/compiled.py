@@ -7,6 +7,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 from numba import types
+from numba.extending import register_jitable
 
 from coda_envs.errors import CodaError
 
@@ -59,4 +60,5 @@ def kernel(result: Any, *arguments: Any) -> Callable[[Callable[P, R]], Callable[
 
 def helper(function: Callable[P, R]) -> Callable[P, R]:
     """A function that kernels of the same file call."""
-    return cast(Callable[P, R], numba.njit(error_model="numpy")(function))
+    jitable: Callable[P, R] = register_jitable(error_model="numpy")(function)
+    return jitable

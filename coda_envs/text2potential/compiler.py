@@ -63,22 +63,22 @@ RULES: tuple[Rule, ...] = (
     Rule("object", ("size",), ("grasped",), "distance", ("gripper", "object"), 0.02),
     # Heavy or slippery: hold it at its middle, and see that it does not turn in the hand.
     Rule("object", ("mass", "friction"), ("grasped",), "distance", ("gripper", "object"), 0.02),
-    Rule("object", ("mass", "friction"), ("lifted", "over"), "upright", ("object",)),
+    Rule("object", ("mass", "friction"), ("lifted", "over", "above"), "upright", ("object",)),
     # Where the receptacle is, and how much room it leaves.
-    Rule("receptacle", ("x", "y"), ("over",), "distance", ("object", "receptacle"), 0.15),
+    Rule("receptacle", ("x", "y"), ("over", "above"), "distance", ("object", "receptacle"), 0.15),
     Rule(
-        "receptacle", ("x", "y", "size"), ("placed",), "distance", ("object", "receptacle"), 0.05
+        "receptacle", ("x", "y", "size"), ("placed", "inside"), "distance", ("object", "receptacle"), 0.05
     ),
     # Walls: carry it above them.
     Rule(
-        "receptacle", ("rim",), ("over",), "height", ("object", "receptacle"), 0.12, ("high",)
+        "receptacle", ("rim",), ("over", "above"), "height", ("object", "receptacle"), 0.12, ("high",)
     ),
-    Rule("task", ("receptacle",), ("over",), "height", ("object", "receptacle"), 0.12),
+    Rule("task", ("receptacle",), ("over", "above"), "height", ("object", "receptacle"), 0.12),
     # Others in the way: come in turned as the object is, carry it over them.
     Rule("bystander", ("x", "y", "yaw", "size", "shape"), ("near", "grasped"), "alignment",
          ("object",)),
-    Rule("bystander", ("x", "y", "yaw", "size", "shape"), ("over",), "height", ("object",), 0.12),
-    Rule("task", ("distractors",), ("over",), "height", ("object",), 0.12),
+    Rule("bystander", ("x", "y", "yaw", "size", "shape"), ("over", "above"), "height", ("object",), 0.12),
+    Rule("task", ("distractors",), ("over", "above"), "height", ("object",), 0.12),
 )  # fmt: skip
 
 

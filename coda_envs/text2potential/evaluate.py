@@ -9,7 +9,6 @@ import numpy as np
 from coda_envs import predicates
 from coda_envs.errors import ProgramError, suggest
 from coda_envs.features import FeatureSchema
-from coda_envs.predicates import View
 from coda_envs.programs.potential import (
     AllOf,
     Combine,
@@ -19,6 +18,7 @@ from coda_envs.programs.potential import (
     Progress,
 )
 from coda_envs.text2potential import terms
+from coda_envs.view import View
 
 Evaluator = Callable[[View], np.ndarray]
 _JOINS: dict[str, Callable[..., np.ndarray]] = {

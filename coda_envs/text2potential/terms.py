@@ -16,8 +16,9 @@ import numpy as np
 from coda_envs import predicates
 from coda_envs.errors import ProgramError, suggest
 from coda_envs.features import FeatureSchema
-from coda_envs.predicates import REST_SPEED, REST_SPIN, View
+from coda_envs.predicates import REST_SPEED, REST_SPIN
 from coda_envs.programs.potential import Term
+from coda_envs.view import View
 
 GRIPPER = "gripper"
 TABLE = "table"

@@ -9,10 +9,10 @@ import numpy as np
 
 from coda_envs.arena import Compiled
 from coda_envs.family import TaskFamily
-from coda_envs.predicates import View
 from coda_envs.props import Entity
 from coda_envs.scene import Scene
 from coda_envs.sensing import Sensor
+from coda_envs.view import View
 
 
 class CheckFailedError(Exception):

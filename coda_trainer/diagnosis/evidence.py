@@ -8,7 +8,7 @@ import numpy as np
 
 from coda_envs import predicates
 from coda_envs.features import FeatureSchema
-from coda_envs.predicates import View
+from coda_envs.view import View
 from coda_trainer.diagnosis.base import DiagnosisContext
 from coda_trainer.episode import Episode
 

@@ -30,7 +30,8 @@ LEAD, PITCH = 0.050, 9.0
 WRIST, WRIST_SLOPE = 0.36, 2.0
 #: Before the last straight way to the handle, the hand is this far back on it (m).
 BACK = 0.075
-#: Until it is aimed, it stays this much farther out where drawers are over the handle (m).
+#: Until it is aimed and before the handle, it stays this much farther out where drawers are over
+#: the handle (m).
 OUTSIDE = 0.04
 #: That way counts as entered within this distance (m) and turn (rad); near its end twice as far
 #: aside will do.
@@ -137,8 +138,9 @@ class _Moment:
             share = min(1.0, (2.5 - aside / ON_WAY) / 1.5)
             return self._move(off + (share - 1.0) * ahead * self.approach, OPEN)
         start = off - BACK * self.approach
-        if self.pitch > 0.0 and not (aimed and aside < 4.0 * ON_WAY):
-            # Outside of what stands out over the handle while it turns.
+        beside = abs(float(off[0] * self.out[1] - off[1] * self.out[0]))
+        if self.pitch > 0.0 and not (aimed and beside < 2.5 * ON_WAY):
+            # Outside of what stands out over the handle.
             start += OUTSIDE * self.out
         # Not through what lies between: first up, then across.
         high = max(self.hand.top("cabinet"), float(self.handle[2])) + CLEAR

@@ -46,12 +46,13 @@ class Articulated(TaskFamily):
         return f"close the {name}", (f"push the {name} shut", f"shut the {name}")
 
     def unseen_wording(self, values: Mapping[str, Value]) -> str:  # noqa: D102
-        return f"the {self._name(values)} should be {values['task.verb']}".replace("close", "closed")
+        done = "open" if values["task.verb"] == "open" else "closed"
+        return f"the {self._name(values)} should be {done}"
 
     def _name(self, values: Mapping[str, Value]) -> str:
         phrase = self._phrase(values)
-        noun = "drawer" if values["task.furniture"] == "drawers" else "door"
-        return phrase if values["task.reference"] == "place" else f"{noun} with the {phrase}"
+        part = str(values["task.furniture"])[:-1]
+        return phrase if values["task.reference"] == "place" else f"{part} with the {phrase}"
 
     def _phrase(self, values: Mapping[str, Value]) -> str:
         """The words that pick out the target: "top drawer", or of its handle: "red knob"."""
@@ -63,14 +64,11 @@ class Articulated(TaskFamily):
 
     def _referents(self, values: Mapping[str, Value]) -> list[Referent]:
         """The parts as language speaks of them, the target first."""
-        mode = values["task.reference"]
+        mode, part = values["task.reference"], str(values["task.furniture"])[:-1]
         found = []
         for role, (x, y, z) in room.middles(values).items():
-            noun, color = f"{values[f'attributes.{role}.handle']}", f"{values[f'attributes.{role}.color']}"
-            if mode == "color":
-                noun = "handle"
-            elif mode == "place":
-                noun = "drawer" if values["task.furniture"] == "drawers" else "door"
+            handle, color = (str(values[f"attributes.{role}.{n}"]) for n in ("handle", "color"))
+            noun = {"place": part, "color": "handle"}.get(str(mode), handle)
             found.append(Referent(role, color, noun, None, x, y, z, free=False))
         return found
 

@@ -9,7 +9,6 @@ from typing import Any
 from coda_envs.cabinet_props import BOARD, DROP, GAP, door_arm
 from coda_envs.cabinet_props import STANDOFF as DOOR_STANDOFF
 from coda_envs.factor import Value
-from coda_envs.robot import BASE
 
 #: Travel of a part that is not the target (m, at its handle).
 OTHER_TRAVEL = 0.10
@@ -19,8 +18,6 @@ UNDER_ROOM, OVER_ROOM, DOOR_ROOM = 0.06, 0.022, 0.012
 #: How far a top drawer's handle stands out (m), and how much further that of each one under it, to
 #: let the hand by.
 STANDOFF, STAGGER = 0.024, 0.014
-#: The target's handle stays between these distances from the arm's base (m).
-REACH = (0.36, 0.76)
 #: The main camera's place, and boxes around palm, wrist and fingers of the arm at home: middle and
 #: half extents (m). A handle behind them could not be seen.
 EYE = (-0.40, -0.62, 0.66)
@@ -39,9 +36,8 @@ _DOORS = ("left", "right")
 
 def half_size(values: Mapping[str, Value]) -> tuple[float, float]:
     """Half the cabinet's width and height (m)."""
-    return float(values["attributes.cabinet.width"]) / 2, float(
-        values["attributes.cabinet.height"]
-    ) / 2
+    width, height = (float(values[f"attributes.cabinet.{n}"]) for n in ("width", "height"))
+    return width / 2, height / 2
 
 
 def places(values: Mapping[str, Value]) -> dict[str, str]:
@@ -107,16 +103,10 @@ def opening(values: Mapping[str, Value], role: str) -> float:
 
 
 def problem(values: Mapping[str, Value]) -> str | None:
-    """Why the hand could not open or close the target, as the end of a sentence, or None."""
+    """Why a scene with these values cannot be laid out, as the end of a sentence, or None."""
     two = values["task.furniture"] == "drawers" and int(values["task.drawers"]) == 2
     if two and values["task.drawer"] == "middle":
         return "has two drawers, and none in the middle"
-    near, far = REACH
-    for share in (0.0, 1.0):
-        x, y, _ = handle(values, share)
-        away = math.hypot(x - BASE[0], y - BASE[1])
-        if not near < away < far:
-            return f"has its target out of reach ({away:.2f} m from the arm's base)"
     if _behind_hand(handle(values, opening(values, "target"))):
         return "has its target behind the hand, seen from the main camera"
     return None

@@ -35,6 +35,9 @@ PULL = 0.03
 KNOB_GRASP = 0.008
 #: The fingers are off a thing when they are this much further open than it is wide (m).
 OFF = 0.006
+#: A thing on the table (m) is lifted once both fingers hold it and it moves no faster (m/s).
+ON_TABLE = 0.002
+CALM = 0.015
 #: How far the first step of a lift aims (m).
 GENTLE = 0.02
 
@@ -136,6 +139,11 @@ def _put(hand: Hand) -> np.ndarray:
         if down > -0.005:
             return hand.move((0.0, 0.0, 0.0), 0.0, _let_go(hand))
         return hand.move((*across, down), turn, CLOSE)
+    if underside < ON_TABLE and not (
+        hand.touches("target")[1] and hand.number("target", "speed") < CALM
+    ):
+        # The fingers are closing still.
+        return hand.move((0.0, 0.0, 0.0), 0.0, CLOSE)
     clear = over - underside < 0.015
     # Gently at first: the grip is still closing.
     rise = min(over - underside, GENTLE + max(underside, 0.0))

@@ -14,6 +14,8 @@ from coda_envs.props import Prop, free_object
 from coda_envs.scene import Scene
 from coda_envs.socket_props import SHAFT, peg, socket
 
+#: How far (m) the middle of what lies on a block must stay from the block's edge.
+EDGE = 0.006
 #: A socket is this much wider (m) than a base block of the same size, on each side.
 SOCKET_MARGIN = 0.02
 
@@ -72,5 +74,7 @@ def prop(role: str, scene: Scene) -> Prop:
     block = free_object(role, kind, half, xy, yaw, color=color, **matter)
     # Where something may lie on it, and how high its top is in the finished tower.
     below = half_extents("receptacle", values)[2] if role == "target" else 0.0
-    entity = replace(block.entities[0], inner=min(half[:2]), surface_z=2.0 * (below + half[2]))
+    entity = replace(
+        block.entities[0], inner=min(half[:2]) - EDGE, surface_z=2.0 * (below + half[2])
+    )
     return replace(block, entities=(entity,))
