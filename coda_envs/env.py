@@ -57,7 +57,7 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
     (1 = 0.5 rad, table frame), gripper (-1 open, +1 close). Values beyond the bounds act like the
     bound; NaN, infinity and other shapes raise ``ValueError`` and change nothing.
 
-    Observation: a flat Dict. ``state``: ``proprio [8]``, ``objects [126]``, ``instruction
+    Observation: a flat Dict. ``state``: ``proprio [8]``, ``objects [180]``, ``instruction
     [128]``. ``rgb``: ``proprio``, ``agentview`` and ``wrist`` (upright uint8; ``image_channels``
     adds distances and labels, see :func:`coda_envs.cameras.image_spaces`), ``instruction``.
     ``rgb+state``: all of these. ``privileged``: ``state`` plus ``features [F]``, which name the

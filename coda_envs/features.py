@@ -27,8 +27,8 @@ GRIPPER = ("x", "y", "z", "yaw", "tilt", "opening", "command", "speed")
 #: ``inner_y``: half width of its inside along its own y axis, ``inner`` then being the one along x
 #: (0: round, or nothing goes inside); ``depth``: height of its rim above that surface;
 #: ``on_target``: touches the target; ``opening``: share of its joint's travel, 0 shut to 1 open;
-#: ``travel``: the whole travel (m or rad; 0: no joint); ``to_shut``: the task asks to shut it, not to
-#: open it. Of a part on a joint, ``x, y, z`` and the half extents are those of its handle.
+#: ``travel``: the whole travel (m or rad; 0: no joint); ``to_shut``: the task asks to shut it, not
+#: to open it. Of a part on a joint, ``x, y, z`` and the half extents are those of its handle.
 OBJECT = (
     "present",
     "x",

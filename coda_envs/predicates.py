@@ -70,17 +70,6 @@ def lifted(view: View, role: str) -> np.ndarray:
     return up
 
 
-def carried(view: View, role: str) -> np.ndarray:
-    """Between the fingertips and touched by a pad, while nothing else holds it up.
-
-    What is lifted or swung along can lose touch with one pad for an instant.
-    """
-    touched = (view.of(role, "left") > 0.5) | (view.of(role, "right") > 0.5)
-    aloft = (view.of(role, "table") < 0.5) & (view.of(role, "supported") < 0.5)
-    held: np.ndarray = touched & aloft & near(view, role)
-    return held
-
-
 def over(view: View, role: str, receptacle: str) -> np.ndarray:
     """Above or in the receptacle's inner radius, its middle above the surface."""
     inside = view.horizontal_gap(role, receptacle) < view.of(receptacle, "inner")
@@ -322,7 +311,6 @@ REGISTRY: dict[str, Predicate] = {
     for name, function, arity in (
         ("near", near, 1),
         ("grasped", grasped, 1),
-        ("carried", carried, 1),
         ("lifted", lifted, 1),
         ("over", over, 2),
         ("at", at, 2),

@@ -12,7 +12,7 @@ import numpy as np
 from coda_envs.errors import PluginError
 
 #: Observations of B environments: each key of the environment's Dict space with a leading axis B,
-#: e.g. ``proprio [B, 8]`` float32, ``objects [B, 126]`` float32, ``instruction [B, 128]`` uint8.
+#: e.g. ``proprio [B, 8]`` float32, ``objects [B, 180]`` float32, ``instruction [B, 128]`` uint8.
 ObsBatch = Mapping[str, np.ndarray]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from coda_envs.sensing import N_SLOTS, PROPRIO, SLOT_COLUMNS
 from coda_trainer.backbone import BackboneSpec, ChunkBatch, ObsBatch
 from coda_trainer.policies.torch_backbone import TorchBackbone, initialised_from
 
@@ -35,7 +36,7 @@ class TinyPolicy(TorchBackbone):
                 nn.Linear(width, width), nn.ReLU(),
                 nn.Linear(width, HORIZON * ACTIONS), nn.Tanh(),
             )  # fmt: skip
-            module(torch.zeros(1, 8 + 6 * 21))
+            module(torch.zeros(1, len(PROPRIO) + N_SLOTS * len(SLOT_COLUMNS)))
         super().__init__(spec, module, seed=seed)
 
     def _chunks(self, obs: ObsBatch) -> Tensor:

@@ -118,6 +118,5 @@ def _where(condition: Condition) -> str:
     if isinstance(condition, Gap):
         what = f"distance of {condition.gap[0]} and {condition.gap[1]}"
     else:
-        what = f"`{condition.factor}`"
-        what = f"size of {what}" if condition.absolute else what
+        what = f"`{condition.factor}`" + (", either way," if condition.absolute else "")
     return f"{what} from {condition.easy:g} (easy) to {condition.hard:g} (hard)"

@@ -34,6 +34,9 @@ MAX_NOTE = 500
 #: What a factor belongs to, seen from the goal ``placed(object, receptacle)``: the object that is
 #: moved, what it goes to, any other object, or the task as a whole.
 Kind = Literal["object", "receptacle", "bystander", "task"]
+#: Gates of the stages that carry the object over the receptacle, and put it there.
+OVER = ("over", "above")
+DOWN = ("placed", "inside")
 EVERY: tuple[Direction, ...] = ("high", "low", "other")
 
 
@@ -63,22 +66,22 @@ RULES: tuple[Rule, ...] = (
     Rule("object", ("size",), ("grasped",), "distance", ("gripper", "object"), 0.02),
     # Heavy or slippery: hold it at its middle, and see that it does not turn in the hand.
     Rule("object", ("mass", "friction"), ("grasped",), "distance", ("gripper", "object"), 0.02),
-    Rule("object", ("mass", "friction"), ("lifted", "over", "above"), "upright", ("object",)),
+    Rule("object", ("mass", "friction"), ("lifted", *OVER), "upright", ("object",)),
     # Where the receptacle is, and how much room it leaves.
-    Rule("receptacle", ("x", "y"), ("over", "above"), "distance", ("object", "receptacle"), 0.15),
+    Rule("receptacle", ("x", "y"), OVER, "distance", ("object", "receptacle"), 0.15),
     Rule(
-        "receptacle", ("x", "y", "size"), ("placed", "inside"), "distance", ("object", "receptacle"), 0.05
+        "receptacle", ("x", "y", "size"), DOWN, "distance", ("object", "receptacle"), 0.05
     ),
     # Walls: carry it above them.
     Rule(
-        "receptacle", ("rim",), ("over", "above"), "height", ("object", "receptacle"), 0.12, ("high",)
+        "receptacle", ("rim",), OVER, "height", ("object", "receptacle"), 0.12, ("high",)
     ),
-    Rule("task", ("receptacle",), ("over", "above"), "height", ("object", "receptacle"), 0.12),
+    Rule("task", ("receptacle",), OVER, "height", ("object", "receptacle"), 0.12),
     # Others in the way: come in turned as the object is, carry it over them.
     Rule("bystander", ("x", "y", "yaw", "size", "shape"), ("near", "grasped"), "alignment",
          ("object",)),
-    Rule("bystander", ("x", "y", "yaw", "size", "shape"), ("over", "above"), "height", ("object",), 0.12),
-    Rule("task", ("distractors",), ("over", "above"), "height", ("object",), 0.12),
+    Rule("bystander", ("x", "y", "yaw", "size", "shape"), OVER, "height", ("object",), 0.12),
+    Rule("task", ("distractors",), OVER, "height", ("object",), 0.12),
 )  # fmt: skip
 
 
