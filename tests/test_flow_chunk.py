@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from coda_envs.props import COLORS, SHAPES
 from coda_envs.env import ManipulationEnv
 from coda_envs.errors import ConfigError, PluginError, RunError
+from coda_envs.props import COLORS, SHAPES
 from coda_envs.sensing import N_SLOTS, SLOT_COLUMNS, object_table
 from coda_trainer.backbone import ChunkBatch, EncodingBackbone, ObsBatch, TrainableBackbone
 from coda_trainer.learning.behaviour_cloning import take_chunks, train_backbone

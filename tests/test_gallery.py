@@ -15,7 +15,7 @@ from coda_envs.family import BUILT_IN, get_family
 from coda_envs.gallery import film as films
 from coda_envs.gallery.facts import meaning
 from coda_envs.gallery.film import shoot
-from coda_envs.gallery.page import page
+from coda_envs.gallery.page import Gallery, overview, page
 from coda_envs.gallery.panels import ARROW, GAP, Panel, broken, font, length, sheet
 from coda_envs.gallery.strip import MAGNITUDES, find_variants
 from coda_envs.gallery.views import crop
@@ -115,6 +115,14 @@ def test_a_film_loops_and_fits_its_limit(monkeypatch: pytest.MonkeyPatch) -> Non
     last = np.asarray(film.frames[-1], dtype=int)
     # A few hundred colours stand for all, near enough not to be seen.
     assert np.abs(shown - last).mean() < 4.0
+    still = film.still()
+    assert any(
+        np.asarray(frame)[: still.height, : still.width].tobytes() == still.tobytes()
+        for frame in film.frames[1:-1]
+    )
+    panels = [Gallery({}, Panel(still, "pick-place", (film.instruction,)))] * 2
+    with Image.open(io.BytesIO(overview(panels))) as read:
+        assert read.width == 3 * GAP + 2 * still.width
     monkeypatch.setattr(films, "MAX_BYTES", len(content) // 3)
     assert len(film.gif()) <= len(content) // 3
 

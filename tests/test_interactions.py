@@ -69,7 +69,7 @@ def test_each_is_a_small_part_of_the_generator_range(family: TaskFamily) -> None
 
 
 @pytest.mark.parametrize(("family", "one"), ALL, ids=names)
-@pytest.mark.parametrize("region", ["generator", "ood-dev", "ood"])
+@pytest.mark.parametrize("region", ["generator", "ood"])
 def test_a_scene_of_each_third_can_be_drawn(
     family: TaskFamily, one: Interaction, region: Any
 ) -> None:

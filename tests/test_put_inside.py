@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_said(at: dict[str, object], words: str) -> None:
     assert words in str(FAMILY.problem(at))
 
 
-def test_a_quarter_of_the_draws_can_be_laid_out() -> None:
+def test_enough_of_the_draws_can_be_laid_out() -> None:
     rng = np.random.default_rng(0)
     draws = [FAMILY.draw(rng, "generator", "generator", {}, {}) for _ in range(400)]
     assert np.mean([FAMILY.flaw(v) is None for v in draws]) > 0.15

@@ -83,9 +83,12 @@ def test_strata_are_as_declared_and_cover_every_interaction(family: TaskFamily, 
         magnitude = declared[stratum.interaction].magnitude(at.values)
         assert magnitude is not None
         assert third(magnitude) == stratum.third
-    if name in ("ood-dev", "ood"):
+    if suites.SUITES[name].stratified:
         parts = {(stratum.interaction, stratum.third) for stratum in found}
-        assert {(one, part) for one in declared for part in range(3)} <= parts
+        covered = [one for one in declared if {(one, part) for part in range(3)} <= parts]
+        # The few cells of ood-dev need not hold every composition.
+        least = len(declared) - 1 if name == "ood-dev" else len(declared)
+        assert len(covered) >= least
 
 
 @each_family

@@ -18,9 +18,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from coda_envs.props import COLORS, SHAPES
 from coda_envs.family import get_family
 from coda_envs.instruction import decode_instruction
+from coda_envs.props import COLORS, SHAPES
 from coda_envs.sensing import SLOT_COLUMNS, object_table
 from coda_trainer.backbone import BackboneSpec, ChunkBatch, ObsBatch
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
@@ -24,6 +25,7 @@ WIDTH = 360
 TRIES = 50
 
 SCENES, STRIP, FILM = "scene.png", "strip.png", "film.gif"
+OVERVIEW = "families.png"
 
 
 def folder_name(family: TaskFamily) -> str:
@@ -31,22 +33,40 @@ def folder_name(family: TaskFamily) -> str:
     return family.name.replace("-", "_")
 
 
-def gallery(family: TaskFamily, seed: int = 0) -> dict[str, bytes]:
-    """The files of a family's gallery, by their path below the gallery's folder.
+@dataclass(frozen=True)
+class Gallery:
+    """What is drawn of a family.
 
-    ``<name>/scene.png``, ``<name>/strip.png``, ``<name>/film.gif`` and ``<name>.md``, which shows
-    them. Raises :class:`SceneError` where no scene suits, :class:`CodaError` where nothing can be
+    ``files``: content by path below the gallery's folder: ``<name>/scene.png``,
+    ``<name>/strip.png``, ``<name>/film.gif`` and ``<name>.md``, which shows them. ``still``: a
+    picture of the expert at work, for :func:`overview`.
+    """
+
+    files: Mapping[str, bytes]
+    still: Panel
+
+
+def draw_gallery(family: TaskFamily, seed: int = 0) -> Gallery:
+    """Draw a family. The same seed gives the same files.
+
+    Raises :class:`SceneError` where no scene suits, :class:`CodaError` where nothing can be
     rendered.
     """
     name = folder_name(family)
     scenes = sampled(family, seed, GRID[0] * GRID[1])
     film = shoot(family, seed)
-    return {
+    files = {
         f"{name}/{SCENES}": png(draw_scenes(family, scenes)),
         f"{name}/{STRIP}": png(draw_strip(find_variants(family, seed))),
         f"{name}/{FILM}": film.gif(),
         f"{name}.md": page(family, film.instruction).encode(),
     }
+    return Gallery(files, Panel(film.still(), family.name, (film.instruction,)))
+
+
+def overview(galleries: Sequence[Gallery]) -> bytes:
+    """A PNG of several families, the expert of each at work."""
+    return png(sheet([gallery.still for gallery in galleries], GRID[1]))
 
 
 def sampled(family: TaskFamily, seed: int, count: int) -> list[Scene]:

@@ -183,7 +183,8 @@ class EnvsBench:
 class EnvsGallery:
     """Draw a family: sampled scenes, edited scenes, a film of the expert, and a page with them.
 
-    Writes <family>.md and, in a folder of the family's name, scene.png, strip.png and film.gif.
+    Writes <family>.md and, in a folder of the family's name, scene.png, strip.png and film.gif;
+    with --all families.png too, which shows all of them at work.
 
     Example: coda envs gallery --family pick-place -o gallery
     """
@@ -218,17 +219,25 @@ class EnvsGallery:
         names = family_names() if self.family is None else (self.family,)
         families = [get_family(name) for name in names]
 
-        from coda_envs.gallery.page import gallery
+        from coda_envs.gallery.page import OVERVIEW, draw_gallery, overview
         from coda_trainer.files import write_atomic
 
         written: list[str] = []
+
+        def write(name: str, content: bytes) -> None:
+            path = self.out / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, content)
+            written.append(str(path))
+
+        galleries = []
         for family in families:
             _progress(f"drawing {family.name}")
-            for name, content in gallery(family, self.seed).items():
-                path = self.out / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_atomic(path, content)
-                written.append(str(path))
+            galleries.append(draw_gallery(family, self.seed))
+            for name, content in galleries[-1].files.items():
+                write(name, content)
+        if self.all:
+            write(OVERVIEW, overview(galleries))
         return Result({"files": written}, "".join(f"{path}\n" for path in written))
 
 

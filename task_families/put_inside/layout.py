@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from coda_envs.arena import TABLE, TABLE_X
 from coda_envs.factor import Value
 from coda_envs.layout import CLEARANCE, Footprint
+from coda_envs.robot import BASE
 from task_families.put_inside.room import (
     FINGER_ROOM,
     Container,
@@ -31,7 +32,6 @@ SPARE = 0.003
 BELOW_RIM = 0.002
 #: Farthest that a handle or a drawer may be from the arm's base (m).
 REACH = 0.76
-_BASE_X = -0.5
 
 
 def too_tall(values: Mapping[str, Value]) -> str | None:
@@ -83,6 +83,6 @@ def _way_in(values: Mapping[str, Value], at: Container, others: list[Footprint])
         return "has no place where the lid could be put"
     if values["task.container"] == "drawer":
         shut = container(values, 0.0)
-        if math.hypot(shut.x - _BASE_X, shut.y) > REACH:
+        if math.hypot(shut.x - BASE[0], shut.y) > REACH:
             return "has a drawer out of reach"
     return None

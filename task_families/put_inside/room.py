@@ -15,6 +15,7 @@ import numpy as np
 from coda_envs.arena import TABLE, TABLE_X
 from coda_envs.container_props import POST_RADIUS, SHELL, STANDOFF
 from coda_envs.layout import CLEARANCE, Footprint
+from coda_envs.robot import BASE
 from coda_envs.skills import FLOOR
 
 #: Free room around a thing for the opened fingers (m), from its edge to a wall.
@@ -36,7 +37,6 @@ WRIST = 1.75
 #: Where a lid may be put: spacing of the places (m), farthest from the arm's base (m).
 GRID = 0.04
 REACH = 0.78
-_BASE_X = -0.5
 
 
 class Spot(NamedTuple):
@@ -180,7 +180,7 @@ def place_for_lid(
         for y in (GRID * i for i in steps):
             room = radius + CLEARANCE
             off = abs(x - TABLE_X) + room > TABLE[0] or abs(y) + room > TABLE[1]
-            if off or math.hypot(x - _BASE_X, y) > REACH or x < -0.16:
+            if off or math.hypot(x - BASE[0], y) > REACH or x < -0.16:
                 continue
             if container.gap(x, y) < room:
                 continue

@@ -19,10 +19,8 @@ from coda_envs.language import Referent
 from coda_envs.layout import crowding
 from coda_envs.props import Prop
 from coda_envs.scene import Goal, Scene
-from task_families.stack_insert.parts import footprint, prop, referent
+from task_families.stack_insert.parts import footprint, prop, referent, room_beside
 
-#: Free room between a tower and the block that is fetched last (m), for the hand beside the tower.
-TOWER_ROOM = 0.09
 #: Most things that move in a scene.
 MAX_FREE = 4
 
@@ -100,7 +98,9 @@ class StackInsert(TaskFamily):
                 return f"has {len(circles)} free blocks, more than {MAX_FREE}"
             base, second = circles["receptacle"], circles["second"]
             radius = max(base.radius, circles["target"].radius)
-            if math.hypot(base.x - second.x, base.y - second.y) < radius + TOWER_ROOM:
+            x, y = base.x - second.x, base.y - second.y
+            room = room_beside(x, y, float(values["spatial.second.yaw"]))
+            if math.hypot(x, y) < radius + room:
                 return "has second too near the tower"
         return crowding(list(circles.values()), grasped=("target", "second"))
 

@@ -14,6 +14,8 @@ from coda_envs.props import Prop, free_object
 from coda_envs.scene import Scene
 from coda_envs.socket_props import SHAFT, peg, socket
 
+#: Half the hand's width and thickness, and free room around it (m).
+HAND_WIDTH, HAND_THICKNESS, HAND_ROOM = 0.10, 0.02, 0.012
 #: How far (m) the middle of what lies on a block must stay from the block's edge.
 EDGE = 0.006
 #: A socket is this much wider (m) than a base block of the same size, on each side.
@@ -42,6 +44,17 @@ def footprint(role: str, values: Mapping[str, Value]) -> Footprint:
     radius = x if shape(role, values) == "cylinder" else math.hypot(x, y)
     at = f"spatial.{role}"
     return Footprint(role, float(values[f"{at}.x"]), float(values[f"{at}.y"]), radius)
+
+
+def room_beside(x: float, y: float, yaw: float) -> float:
+    """How far (m) the hand that grasps a block reaches towards a tower, in the better of the two
+    ways to grasp it.
+
+    ``x``, ``y``: from the block to the tower (m); ``yaw``: the block's turn (rad).
+    """
+    angle = math.atan2(y, x) - yaw
+    along = min(abs(math.cos(angle)), abs(math.sin(angle)))
+    return HAND_ROOM + HAND_WIDTH * along + HAND_THICKNESS * math.sqrt(1.0 - along * along)
 
 
 def referent(role: str, values: Mapping[str, Value]) -> Referent:
