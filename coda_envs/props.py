@@ -202,7 +202,7 @@ def plate(role: str, radius: float, xy: tuple[float, float], color: str) -> Prop
 
 
 def tray(role: str, half: float, rim: float, xy: tuple[float, float], color: str) -> Prop:
-    """A square tray fixed to the table; ``half``: its half width, ``rim``: its walls' height (m)."""
+    """A square tray fixed to the table; ``half``: its half width, ``rim``: its walls' height."""
     floor, wall = 0.004, WALL / 2
     half_z = (2 * floor + rim) / 2
     geoms = [Geom("box", (half, half, floor), color, (0.0, 0.0, floor - half_z))]

@@ -215,7 +215,7 @@ N = {"path": "task.n", "type": "discrete", "meaning": "count", "seed": [0], "gen
         ([X | {"when": {"factor": "task.n", "min": 1}}, N], {}, "not declared before it"),
         ([N, X | {"when": {"factor": "task.n"}}], {}, "gives min or equals"),
         ([N, X | {"when": {"factor": "task.n", "min": 1}}], {}, "does not exist in every scene"),
-        ([X, N], {"keys": KEYS | {"spatial": ["spatial.target.y"]}}, "key factor 'spatial.target.y'"),
+        ([X, N], {"keys": KEYS | {"spatial": ["spatial.target.y"]}}, "'spatial.target.y' is not"),
         ([X, N], {"keys": KEYS | {"task": ["spatial.target.x"]}}, "not of the group 'task'"),
         ([X, N], {"keys": {"task": ["task.n"]}}, "keys has the groups"),
         ([X | {"far": [0.0, 0.3]}, N], {}, "must lie inside the far range"),

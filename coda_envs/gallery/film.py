@@ -39,11 +39,6 @@ class Film:
     scene_id: str
     frames: tuple[Image.Image, ...]
 
-    def still(self) -> Image.Image:
-        """The main camera's picture from a little after the middle, where the robot is at work."""
-        height, width = _AGENTVIEW
-        return self.frames[int(0.6 * len(self.frames))].crop((0, 0, width, height))
-
     def gif(self) -> bytes:
         """The film as a GIF of at most :data:`MAX_BYTES`, of every frame or else of fewer."""
         for stride in range(1, len(self.frames) + 1):

@@ -38,8 +38,8 @@ class Gallery:
     """What is drawn of a family.
 
     ``files``: content by path below the gallery's folder: ``<name>/scene.png``,
-    ``<name>/strip.png``, ``<name>/film.gif`` and ``<name>.md``, which shows them. ``still``: a
-    picture of the expert at work, for :func:`overview`.
+    ``<name>/strip.png``, ``<name>/film.gif`` and ``<name>.md``, which shows them. ``still``: one
+    of the scenes, for :func:`overview`.
     """
 
     files: Mapping[str, bytes]
@@ -61,11 +61,15 @@ def draw_gallery(family: TaskFamily, seed: int = 0) -> Gallery:
         f"{name}/{FILM}": film.gif(),
         f"{name}.md": page(family, film.instruction).encode(),
     }
-    return Gallery(files, Panel(film.still(), family.name, (film.instruction,)))
+    # The fullest scene says most about the family.
+    fullest = max(scenes, key=lambda scene: len(scene.attributes))
+    with Views(family) as views:
+        picture = views.pictures([fullest], WIDTH)[0]
+    return Gallery(files, Panel(picture, family.name, (fullest.task.instruction,)))
 
 
 def overview(galleries: Sequence[Gallery]) -> bytes:
-    """A PNG of several families, the expert of each at work."""
+    """A PNG of several families, a scene of each."""
     return png(sheet([gallery.still for gallery in galleries], GRID[1]))
 
 

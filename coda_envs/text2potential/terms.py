@@ -168,8 +168,8 @@ REGISTRY: Mapping[str, TermSpec] = {
 def resolve(term: Term, schema: FeatureSchema) -> Callable[[View], np.ndarray]:
     """The function View → ``[...]`` of one term, with names, roles and scale checked.
 
-    Raises :class:`ProgramError` on a wrong number of roles, an unknown role, a pair of roles whose touch is not recorded, or a scale on a term
-    that takes none.
+    Raises :class:`ProgramError` on a wrong number of roles, an unknown role, a pair of roles whose
+    touch is not recorded, or a scale on a term that takes none.
     """
     spec = REGISTRY[term.term]
     if len(term.roles) not in spec.arity:
