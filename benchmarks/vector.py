@@ -1,14 +1,15 @@
-"""Speed of the vector environment: against one environment, and with a second thread.
+"""Speed of the vector environment, against one environment and with a second thread; and of resets.
 
-Run ``python benchmarks/vector.py``; it takes about two minutes and writes
+Run ``python benchmarks/vector.py``; it takes two to five minutes and writes
 ``results/benchmarks/vector.json``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -16,6 +17,7 @@ import numpy as np
 from mujoco.batch import Batch
 from report import write
 
+from coda_envs.arena import compile_scene
 from coda_envs.env import ManipulationEnv
 from coda_envs.family import BUILT_IN, get_family
 from coda_envs.vector import ManipulationVectorEnv
@@ -25,6 +27,7 @@ SCENES = 64
 STEPS = 28
 #: How often all of it is played.
 PASSES = 8
+RESETS = 100
 #: Seed of the first scene; no other part of the project uses these.
 SEED = 95_000
 
@@ -33,13 +36,15 @@ def main() -> None:
     """Measure, print the table, write the file."""
     figures: dict[str, Any] = {}
     for family in BUILT_IN:
-        figures[family] = found = measured(get_family(family).env_id)
+        env_id = get_family(family).env_id
+        figures[family] = found = measured(env_id) | resets(env_id)
         print(
             f"{family:13s} {found['topologies']:2d} topologies,"
             f" physics {found['physics_share'][1]:.2f},"
             f" {_shown(found['per_single'])} × one environment,"
             f" {_shown(found['second_thread'])} × with a second thread,"
-            f" {found['steps_per_second']:.0f} steps/s"
+            f" {found['steps_per_second']:.0f} steps/s,"
+            f" reset {_shown(found['reset_ms'])} ms, compile {found['compile_ms']:.2f} ms"
         )
     print(write("vector", figures))
 
@@ -71,7 +76,7 @@ def measured(env_id: str) -> dict[str, Any]:
             envs.reset(seed=SEED)
         alone, together, physics = 0.0, 0.0, 0.0
         clock = [0.0, 0.0]
-        last = np.array_split(np.arange(SCENES), steps)
+        between = np.array_split(np.arange(SCENES), steps)
         for step in range(steps):
             for which, envs in enumerate(several):
                 with _physics() as spent:
@@ -81,7 +86,7 @@ def measured(env_id: str) -> dict[str, Any]:
                     if which == 0:
                         together += time.thread_time() - cpu
                         physics += sum(spent)
-            for scene in last[step]:
+            for scene in between[step]:
                 alone += _played(one, int(scene), actions[:, scene])
         first, _ = one.reset(seed=SEED)
         for action in actions[:, 0]:
@@ -105,6 +110,33 @@ def measured(env_id: str) -> dict[str, Any]:
         "steps": steps,
         "passes": PASSES,
     }
+
+
+def resets(env_id: str) -> dict[str, Any]:
+    """Milliseconds on the processor of a reset to a freshly drawn scene, quartiles, and of
+    compiling a scene, median."""
+    env = gym.make(env_id, within="generator")
+    # Until the topologies are known.
+    for seed in range(SEED, SEED + RESETS):
+        env.reset(seed=seed)
+    inner = env.unwrapped
+    assert isinstance(inner, ManipulationEnv)
+    new, compiled = [], []
+    for seed in range(SEED + RESETS, SEED + 2 * RESETS):
+        new.append(_milliseconds(partial(env.reset, seed=seed)))
+        compiled.append(_milliseconds(partial(compile_scene, inner.scene)))
+    env.close()
+    return {
+        "reset_ms": np.quantile(new, (0.25, 0.5, 0.75)).tolist(),
+        "compile_ms": float(np.median(compiled)),
+        "resets": RESETS,
+    }
+
+
+def _milliseconds(work: Callable[[], object]) -> float:
+    began = time.thread_time()
+    work()
+    return 1000.0 * (time.thread_time() - began)
 
 
 def recorded(env: gym.Env[Any, np.ndarray]) -> np.ndarray:

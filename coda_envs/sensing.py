@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import NamedTuple
 
@@ -57,6 +57,8 @@ _TOUCHES = {
     "target": "on_target",
 }
 _OPEN = np.array([-1.0])
+#: Layouts kept in a process.
+_KEPT = 256
 #: What a single simulation's contacts end before, however many there are.
 _ALL = np.array([np.iinfo(np.int64).max])
 
@@ -106,6 +108,15 @@ class SensorLayout(NamedTuple):
     def of(cls, compiled: Compiled, schema: FeatureSchema) -> SensorLayout:
         """The layout of a compiled scene. Raises :class:`SceneError` where it has too many
         things for the object table."""
+        key = (compiled.topology, schema.roles)
+        if key not in _layouts:
+            if len(_layouts) >= _KEPT:
+                _layouts.clear()
+            _layouts[key] = cls._resolved(compiled, schema)
+        return _layouts[key]
+
+    @classmethod
+    def _resolved(cls, compiled: Compiled, schema: FeatureSchema) -> SensorLayout:
         model, entities = compiled.model, compiled.entities
         if len(entities) > N_SLOTS:
             raise SceneError(
@@ -134,6 +145,9 @@ class SensorLayout(NamedTuple):
             np.unique(touches[touches >= 0]),
             np.array([*PROPRIO_BOUND, SLOT_BOUND[0]], dtype=np.float64),
         )
+
+
+_layouts: dict[Hashable, SensorLayout] = {}
 
 
 class SensorRows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import mujoco
 import numpy as np
@@ -20,23 +21,23 @@ _ALL = np.array([np.iinfo(np.int64).max])
 
 
 class Simulations:
-    """Simulations of every ``stride``-th environment, ``n`` of them, in this topology.
+    """A simulation for each of ``n`` environments, of which those count that play this topology.
 
-    Those count whose environment plays it. A simulation goes the way that ``mj_step`` on an
-    ``MjData`` of its own would take it, whatever the others do. Environments are given as rising
-    ``[k]`` int64 arrays.
+    A simulation goes the way that ``mj_step`` on an ``MjData`` of its own would take it, whatever
+    the others do and however many threads there are. Environments are given as rising ``[k]``
+    int64 arrays.
     """
 
-    def __init__(self, compiled: Compiled, schema: FeatureSchema, n: int, stride: int) -> None:
+    def __init__(self, compiled: Compiled, schema: FeatureSchema, n: int, nthread: int) -> None:
         model = compiled.model
         self._layout = SensorLayout.of(compiled, schema)
-        self._models, self._stride = [model] * n, stride
-        # A state is small. An MjData for each would not fit the processor's cache, and costs more
-        # to come back to than what it remembers from the step before is worth.
-        self._batch = batch = Batch(model, n, nthread=1)
+        self._model, self._models = model, [model] * n
+        # Not persistent: MjData of all simulations do not fit into the processor's cache, and to
+        # come back to one costs more than what it remembers of the step before saves.
+        self._batch = batch = Batch(model, n, nthread=nthread)
         self._positions, self._velocities = batch.bind("qpos"), batch.bind("qvel")
         self._controls, self._warnings = batch.bind("ctrl"), batch.warning[:, :, 1]
-        # Where states are read: what touches what, Batch does not say.
+        # Where states are read: what touches what, the batch does not say.
         self._data = data = mujoco.MjData(model)
         self._contact = data.contact
         arrays = (data.qpos, data.qvel, data.xpos, data.xmat, data.site_xpos, data.site_xmat)
@@ -44,14 +45,17 @@ class Simulations:
 
     def start(self, envs: np.ndarray, scenes: Sequence[Compiled]) -> None:
         """Begin an episode of ``scenes[k]`` in environment ``envs[k]``."""
-        rows = envs // self._stride
-        for row, compiled in zip(rows.tolist(), scenes, strict=True):
-            self._models[row] = compiled.model
+        for env, compiled in zip(envs.tolist(), scenes, strict=True):
+            self._models[env] = compiled.model
         self._batch.set_models(self._models)
-        self._batch.reset(rows, stage=_NOTHING)
-        for row, compiled in zip(rows.tolist(), scenes, strict=True):
-            self._positions[row] = compiled.start
-        self._controls[rows, :7], self._controls[rows, 7] = robot.HOME, robot.FINGER
+        self._batch.reset(envs, stage=_NOTHING)
+        for env, compiled in zip(envs.tolist(), scenes, strict=True):
+            self._positions[env] = compiled.start
+        self._controls[envs, :7], self._controls[envs, 7] = robot.HOME, robot.FINGER
+
+    def leave(self, env: int) -> None:
+        """Let go of the model of an environment that plays another topology now."""
+        self._models[env] = self._model
 
     def step(self, envs: np.ndarray, targets: np.ndarray, steps: int) -> np.ndarray:
         """``steps`` physics steps for each block of the controls ``targets [k, blocks, 8]``.
@@ -59,29 +63,31 @@ class Simulations:
         Returns which environments' physics has diverged ``[k]``: these are in the state of a fresh
         ``MjData`` then.
         """
-        # All blocks of one simulation before the next one's: each is fetched from memory once.
-        rows, control = envs // self._stride, np.repeat(targets, steps, axis=1)
-        self._batch.rollout(control.shape[1], control, record=(), ids=rows)
+        # All blocks of one simulation before the next one's: its model and state are fetched once.
+        # A simulation that MuJoCo warns of stops: its physics has diverged.
+        control = np.repeat(targets, steps, axis=1)
+        self._batch.rollout(control.shape[1], control, record=(), ids=envs)
         diverged = np.empty(len(envs), dtype=bool)
         if sense.diverged_of(
-            DIVERGED_KINDS, rows, self._warnings, self._positions, self._velocities, diverged
+            DIVERGED_KINDS, envs, self._warnings, self._positions, self._velocities, diverged
         ):
-            self._batch.reset(rows[diverged], stage=_NOTHING)
+            self._batch.reset(envs[diverged], stage=_NOTHING)
         return diverged
 
     def read(self, envs: np.ndarray, commands: np.ndarray, found: SensorRows) -> None:
         """Read the states of these environments into their rows."""
-        data, contact = self._data, self._contact
-        reading: Callable[..., None] = sense.sense
+        data, contact, models = self._data, self._contact, self._models
+        kinematics, collision = mujoco.mj_kinematics, mujoco.mj_collision
         first, own = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
-        arguments = (
+        arrays = (
             *(*self._layout, first, own, *self._views, _ALL, found.motion, found.slots, commands),
             *(found.poses, found.features, found.proprio, found.objects),
         )
+        reading: Callable[[np.ndarray], None] = partial(sense.sense, *arrays)
+        qpos, qvel = data.qpos, data.qvel
         for env in envs.tolist():
-            row = env // self._stride
-            own[0], model = env, self._models[row]
-            data.qpos[:], data.qvel[:] = self._positions[row], self._velocities[row]
-            mujoco.mj_kinematics(model, data)
-            mujoco.mj_collision(model, data)
-            reading(*arguments, contact.geom)
+            own[0], model = env, models[env]
+            qpos[:], qvel[:] = self._positions[env], self._velocities[env]
+            kinematics(model, data)
+            collision(model, data)
+            reading(contact.geom)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gymnasium as gym
@@ -79,8 +77,7 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
 
         self._kernel, self._arm = control.act, robot.arm_table()
         blocks = round(1.0 / single.control_hz / robot.TIMESTEP) // BLOCK
-        self._lanes = min(nthread or os.cpu_count() or 1, num_envs)
-        self._pool = ThreadPoolExecutor(self._lanes - 1) if self._lanes > 1 else None
+        self._nthread = nthread
         self._simulations: list[Simulations] = []
         self._numbers: dict[Hashable, int] = {}
         # One row, or item, an environment.
@@ -93,7 +90,7 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
         self._failures, self._texts, self._scene_ids = np.full((3, num_envs), "", dtype=object)
         self._potentials, self._stages = np.zeros(num_envs), np.zeros(num_envs, dtype=np.int64)
         self._compiled: list[Compiled | None] = [None] * num_envs
-        self._groups = np.zeros(num_envs, dtype=np.int64)
+        self._topologies = np.zeros(num_envs, dtype=np.int64)
         self._movers: list[tuple[Mover, ...]] = [()] * num_envs
         self._generators: list[np.random.Generator | None] = [None] * num_envs
         self._seeds: list[int | None] = [None] * num_envs
@@ -216,23 +213,22 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
         old = self._compiled[env]
         if old is not None and old.scene.id == scene.id:
             return
+        if old is not None:
+            self._simulations[self._topologies[env]].leave(env)
         self._compiled[env] = compiled = build(scene)
-        key = (compiled.topology, env % self._lanes)
-        if key not in self._numbers:
-            self._numbers[key] = len(self._simulations)
+        if compiled.topology not in self._numbers:
+            self._numbers[compiled.topology] = len(self._simulations)
             self._simulations.append(
-                Simulations(
-                    compiled, self.family.schema, -(-self.num_envs // self._lanes), self._lanes
-                )
+                Simulations(compiled, self.family.schema, self.num_envs, self._nthread)
             )
-        self._groups[env] = self._numbers[key]
+        self._topologies[env] = self._numbers[compiled.topology]
         self._movers[env] = movers(compiled, self.family.schema)
         self._instructions[env] = encode_instruction(scene.task.instruction)
         self._texts[env], self._scene_ids[env] = scene.task.instruction, scene.id
 
     def _by_topology(self, envs: np.ndarray) -> Iterator[tuple[Simulations, np.ndarray]]:
         """These environments by the topologies that they play."""
-        played = self._groups[envs]
+        played = self._topologies[envs]
         for number in np.unique(played).tolist():
             yield self._simulations[number], envs[played == number]
 
@@ -247,16 +243,7 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
             raise ValueError(f"environment {env}: {not_finite(actions[env], component)}")
 
     def _simulate(self, envs: np.ndarray) -> None:
-        lanes: list[list[tuple[Simulations, np.ndarray]]] = [[] for _ in range(self._lanes)]
         for simulations, own in self._by_topology(envs):
-            lanes[int(own[0]) % self._lanes].append((simulations, own))
-        others = [self._pool.submit(self._run, lane) for lane in lanes[1:]] if self._pool else []
-        self._run(lanes[0])
-        for future in others:
-            future.result()
-
-    def _run(self, lane: list[tuple[Simulations, np.ndarray]]) -> None:
-        for simulations, own in lane:
             diverged = simulations.step(own, self._targets[own], BLOCK)
             self._failures[own[diverged]] = DIVERGED
 
@@ -266,10 +253,10 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
             simulations.read(own, self._control[:, 14], self._found)
         features, success = self._found.features, self.family.success
         for env in envs.tolist():
-            row = features[env]
-            failure = self._failures[env] or lost(row, self._movers[env])
-            reached = bool(success(self._playing(env).scene, row))
-            self._failures[env], self._success[env] = failure, reached and not failure
+            row, failure = features[env], self._failures[env]
+            failure = failure or lost(row, self._movers[env])
+            self._failures[env] = failure
+            self._success[env] = bool(success(self._playing(env).scene, row)) and not failure
         if self._single.potential is not None:
             rows = features[envs]
             stages = self._single.potential.stage(rows)
