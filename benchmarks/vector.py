@@ -42,6 +42,7 @@ def main() -> None:
             f"{family:13s} {found['topologies']:2d} topologies,"
             f" physics {found['physics_share'][1]:.2f},"
             f" {_shown(found['per_single'])} × one environment,"
+            f" {_shown(found['per_sync'])} × as many side by side,"
             f" {_shown(found['second_thread'])} × with a second thread,"
             f" {found['steps_per_second']:.0f} steps/s,"
             f" reset {_shown(found['reset_ms'])} ms, compile {found['compile_ms']:.2f} ms"
@@ -58,24 +59,27 @@ def measured(env_id: str) -> dict[str, Any]:
     """Quartiles over passes, all of which play the same episodes.
 
     In a pass the vector environments step in turn, and one environment plays some of the same
-    episodes in between, so that whatever else the machine does hits all of them. One environment
-    and one thread are compared by their seconds on the processor, one thread and two by the clock:
-    on a busy machine a second thread finds no core.
+    episodes in between, so that whatever else the machine does hits all of them. One environment,
+    as many as there are scenes (``SyncVectorEnv``) and one thread are compared by their seconds on
+    the processor, one thread and two by the clock: on a busy machine a second thread finds no core.
     """
     one = gym.make(env_id, within="generator")
     actions = recorded(one)
     steps = len(actions)
     several = [
-        gym.make_vec(env_id, SCENES, nthread=threads, within="generator") for threads in (1, 2)
+        gym.make_vec(env_id, SCENES, nthread=1, within="generator"),
+        gym.make_vec(env_id, SCENES, nthread=2, within="generator"),
+        gym.make_vec(env_id, SCENES, vectorization_mode="sync", within="generator"),
     ]
-    found: dict[str, list[float]] = {"physics_share": [], "per_single": [], "second_thread": []}
+    names = ("physics_share", "per_single", "per_sync", "second_thread")
+    found: dict[str, list[float]] = {name: [] for name in names}
     rates: list[float] = []
     topologies = 0
     for _ in range(PASSES):
         for envs in several:
             envs.reset(seed=SEED)
-        alone, together, physics = 0.0, 0.0, 0.0
-        clock = [0.0, 0.0]
+        alone, physics = 0.0, 0.0
+        clock, processor = [0.0] * len(several), [0.0] * len(several)
         between = np.array_split(np.arange(SCENES), steps)
         for step in range(steps):
             for which, envs in enumerate(several):
@@ -83,11 +87,11 @@ def measured(env_id: str) -> dict[str, Any]:
                     began, cpu = time.perf_counter(), time.thread_time()
                     obs, *_ = envs.step(actions[step])
                     clock[which] += time.perf_counter() - began
-                    if which == 0:
-                        together += time.thread_time() - cpu
-                        physics += sum(spent)
+                    processor[which] += time.thread_time() - cpu
+                    physics += sum(spent) if which == 0 else 0.0
             for scene in between[step]:
                 alone += _played(one, int(scene), actions[:, scene])
+        together = processor[0]
         first, _ = one.reset(seed=SEED)
         for action in actions[:, 0]:
             first, *_ = one.step(action)
@@ -95,6 +99,7 @@ def measured(env_id: str) -> dict[str, Any]:
             raise RuntimeError("the environments played different episodes: nothing was compared")
         found["physics_share"].append(physics / together)
         found["per_single"].append(alone / together)
+        found["per_sync"].append(processor[2] / together)
         found["second_thread"].append(clock[0] / clock[1])
         rates.append(SCENES * steps / together)
         vector = several[0].unwrapped

@@ -67,7 +67,7 @@ def test_control_and_other_scene_differ_from_the_condition_in_one_factor(
         assert moved == pytest.approx(as_far, abs=2e-3)
         assert moved >= MIN_MOVE - 1e-3
         for edited in (c, p):
-            assert FAMILY.problem(edited.values) is None
+            assert FAMILY.flaw(edited.values) is None
             assert FAMILY.region(edited) == "generator"
         # Factors appear or go only with the one that governs them.
         gone = t.values.keys() ^ c.values.keys()
@@ -88,7 +88,7 @@ def test_a_number_is_reset_into_the_middle_of_the_successes_and_no_further_than_
             move = SPACE.distance(SIZE, before, float(value))
             if MIN_MOVE <= move < SPACE.distance(SIZE, before, after) - 1e-3:
                 nearer = triple.condition.edit(SIZE, float(value))
-                laid_out = FAMILY.problem(nearer.values) is None
+                laid_out = FAMILY.flaw(nearer.values) is None
                 assert not (laid_out and FAMILY.region(nearer) == "generator")
 
 
@@ -101,7 +101,7 @@ def test_a_choice_is_reset_to_the_most_frequent_successful_one() -> None:
     allowed = [
         t
         for t in made
-        if FAMILY.problem((cube := t.condition.edit(SHAPE, "cube")).values) is None
+        if FAMILY.flaw((cube := t.condition.edit(SHAPE, "cube")).values) is None
         and FAMILY.region(cube) == "generator"
     ]
     assert allowed

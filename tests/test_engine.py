@@ -222,7 +222,7 @@ def test_exploring_leaves_the_seed_range_in_at_most_three_factors() -> None:
     for _ in range(40):
         at = explore(FAMILY, rng)
         assert FAMILY.region(at) == "generator"
-        assert FAMILY.problem(at.values) is None
+        assert FAMILY.flaw(at.values) is None
         outside = 0
         for path, value in at.values.items():
             factor = FAMILY.space[path]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from scipy.spatial.transform import Rotation
 
 from coda_envs.env import ManipulationEnv
 from coda_envs.errors import ConfigError, PluginError, RunError
+from coda_envs.family import BUILT_IN, get_family
 from coda_envs.props import COLORS, SHAPES
 from coda_envs.sensing import N_SLOTS, SLOT_COLUMNS, object_table
 from coda_trainer.backbone import ChunkBatch, EncodingBackbone, ObsBatch, TrainableBackbone
@@ -24,6 +26,8 @@ from coda_trainer.policies.flow_chunk import FlowChunk
 from coda_trainer.policies.language import N_PHRASES, N_WORDS, WORDS, count_words, word_index
 from coda_trainer.policies.slot_reader import rotation_columns
 
+COLUMN = {name: i for i, name in enumerate(SLOT_COLUMNS)}
+PRESENT = COLUMN["present"]
 PAIRS = [(c, s) for c in ("red", "green", "blue", "yellow", "purple", "orange") for s in SHAPES[:3]]
 #: Every colour and every shape also occurs in the pairs that are seen.
 UNSEEN = [("red", "cube"), ("blue", "bar"), ("orange", "cylinder")]
@@ -42,10 +46,10 @@ def table(objects: Sequence[tuple[str, str]], rng: np.random.Generator) -> np.nd
         yaw = rng.uniform(-1, 1)
         row[:3] = (*rng.uniform(-0.25, 0.25, 2), 0.02)
         row[3:9] = (math.cos(yaw), math.sin(yaw), 0, -math.sin(yaw), math.cos(yaw), 0)
-        row[9:12] = rng.uniform(0.015, 0.03, 3)
-        row[12 + SHAPES.index(shape)] = 1.0
-        row[17:20] = COLORS[color]
-        row[20] = 1.0
+        row[COLUMN["half_x"] :][:3] = rng.uniform(0.015, 0.03, 3)
+        row[COLUMN[f"is_{shape}"]] = 1.0
+        row[COLUMN["red"] :][:3] = COLORS[color]
+        row[PRESENT] = 1.0
     return rows
 
 
@@ -271,7 +275,7 @@ def test_the_order_of_the_slots_does_not_matter_nor_what_empty_ones_hold() -> No
     before = backbone.sample(obs, seed=0)
     order = np.random.default_rng(0).permutation(N_SLOTS)
     shuffled = object_table(obs["objects"])[:, order].copy()
-    shuffled[shuffled[..., 20] == 0, :20] = 0.7
+    shuffled[shuffled[..., PRESENT] == 0, :PRESENT] = 0.7
     after = backbone.sample(with_rows(obs, objects=shuffled.reshape(10, -1)), seed=0)
     np.testing.assert_allclose(before, after, atol=1e-4)
 
@@ -299,7 +303,7 @@ def test_pairs_of_words_never_seen_together_still_find_their_object(
     reach = chunks[:, :4, :2].mean(1) / 2 + batch.obs["proprio"][:, :2]
     rows = object_table(batch.obs["objects"])
     places = rows[..., :2].copy()
-    places[rows[..., 20] == 0] = np.inf
+    places[rows[..., PRESENT] == 0] = np.inf
     nearest = np.linalg.norm(places - reach[:, None], axis=-1).argmin(1)
     assert (nearest == slots).mean() > 0.9
 
@@ -317,7 +321,7 @@ def test_an_untrained_reader_already_points_at_what_the_family_names() -> None:
             match = backbone.module.reader.match(torch.from_numpy(objects[None]), counts)[0].numpy()
         for phrase, role in enumerate(("target", "receptacle")):
             place = env.features[schema.role_offset(role) + 1 :][:3]
-            gaps = np.linalg.norm(objects[:, :3] - place, axis=1) + 9 * (objects[:, 20] == 0)
+            gaps = np.linalg.norm(objects[:, :3] - place, axis=1) + 9 * (objects[:, PRESENT] == 0)
             assert match[phrase, gaps.argmin()] > 0.9, scene.task.instruction
     env.close()
 
@@ -377,3 +381,14 @@ def test_any_bytes_can_be_an_instruction(raw: bytes) -> None:
     counts = count_words(np.frombuffer(raw.ljust(128, b"\0"), np.uint8)[None])
     assert counts.shape == (1, N_PHRASES, N_WORDS)
     assert np.isfinite(counts).all()
+
+
+def test_every_word_of_every_family_is_in_the_vocabulary() -> None:
+    assert len(set(WORDS)) == len(WORDS)
+    for family in (get_family(name) for name in BUILT_IN):
+        rng = np.random.default_rng(0)
+        for _ in range(150):
+            task = family.sample(rng, "generator").task
+            for text in (task.instruction, *task.paraphrases):
+                unknown = set(re.findall(r"\w+", text.lower())) - set(WORDS)
+                assert not unknown, (family.name, text)

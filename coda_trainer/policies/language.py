@@ -19,14 +19,15 @@ COLOUR_WORDS = tuple(COLORS)
 SHAPE_WORDS = tuple(SHAPES)
 VERBS = (
     *("put", "place", "move", "pick", "take", "lift", "set", "lay", "drop", "bring", "carry"),
-    *("push", "pull", "slide", "open", "close", "turn", "insert", "stack", "grasp"),
+    *("push", "pull", "slide", "open", "close", "shut", "turn", "insert", "stack", "build", "grasp"),
 )
 PREPOSITIONS = ("on", "onto", "in", "into", "inside", "to", "over", "upon", "atop", "under", "at")
 OTHER_WORDS = (
     *("the", "a", "an", "it", "and", "then", "up", "down", "of", "with", "that", "is", "from"),
     *("object", "thing", "item", "top", "left", "right", "front", "behind", "near", "far"),
-    *("next", "between", "middle", "small", "smaller", "large", "larger", "big", "drawer", "door"),
-    *("handle", "cabinet", "box", "bowl", "bin", "peg", "hole", "slot", "shelf", "table"),
+    *("back", "bottom", "next", "between", "middle", "small", "smaller", "large", "larger", "big"),
+    *("block", "tower", "handle", "knob", "cabinet", "bin", "hole", "slot", "shelf", "table"),
+    *("off", "please"),
 )
 SPELLINGS = {"grey": "gray"}
 BUCKETS = 16
