@@ -1,8 +1,9 @@
 """How hard the declared interactions are: the probe behind each family's ``interactions.yaml``.
 
 For every interaction: its share of the generator's volume; the success of a policy cloned from
-seed-range demonstrations, by thirds of magnitude, and that of the family's expert. Scenes lie in
-the generator region; no held-out scene is touched. Run ``python benchmarks/interactions.py``; it
+seed-range demonstrations, by thirds of magnitude, with the other factors in the seed range and
+with them wide; and that of the family's expert, wide. Scenes lie in the generator region; no
+held-out scene is touched. Run ``python benchmarks/interactions.py``; it
 takes about five minutes a family on two cores and writes ``results/benchmarks/interactions.json``
 after each family.
 """
@@ -19,8 +20,10 @@ import numpy as np
 from report import write
 
 from coda_envs.env import ManipulationEnv
+from coda_envs.errors import SceneError
+from coda_envs.factor import RangeName
 from coda_envs.family import BUILT_IN, TaskFamily, get_family
-from coda_envs.interactions import THIRDS, load_interactions, sample_interaction
+from coda_envs.interactions import THIRDS, Interaction, load_interactions, sample_interaction
 from coda_envs.scene import Scene
 from coda_trainer.config_file import load_config
 from coda_trainer.evaluation import evaluate, scene_jobs
@@ -37,6 +40,8 @@ POLICY_SCENES = 48
 EXPERT_SCENES = 40
 WIDE_SCENES = 96
 SEED = 91_000
+#: Where the factors lie that an interaction says nothing about: it alone, or among all others.
+RANGES: tuple[RangeName, ...] = ("seed", "generator")
 
 
 def main() -> None:
@@ -65,32 +70,28 @@ def probe(family: TaskFamily) -> dict[str, Any]:
 
             wide = {
                 within: policy([family.sample(rng, within) for _ in range(WIDE_SCENES)])
-                for within in ("seed", "generator")
+                for within in RANGES
             }
             print(f"{family.name}: cloned policy {_words(wide['seed'])} on the seed range,"
                   f" {_words(wide['generator'])} wide")  # fmt: skip
             figures: dict[str, Any] = {"policy": wide, "interactions": {}}
             for one in declared:
-                thirds = [
-                    [
-                        sample_interaction(family, one, rng, "generator", part)
-                        for _ in range(POLICY_SCENES)
-                    ]
-                    for part in range(THIRDS)
-                ]
+                alone, thirds = (
+                    [_scenes(family, one, rng, part, within) for part in range(THIRDS)]
+                    for within in RANGES
+                )
                 spread = [scene for part in zip(*thirds, strict=True) for scene in part]
                 figures["interactions"][one.name] = found = {
                     "needs": one.needs,
                     "volume": sum(one.magnitude(v) is not None for v in draws) / len(draws),
-                    "policy_by_third": [policy(scenes) for scenes in thirds],
+                    "policy_by_third": [policy(scenes) if scenes else None for scenes in alone],
+                    "policy_by_third_wide": [policy(scenes) for scenes in thirds],
                     "expert": _expert(family, spread[:EXPERT_SCENES]),
                 }
-                print(
-                    f"  {one.name:28s} volume {100 * found['volume']:.1f}%  policy "
-                    + ", ".join(_words(part) for part in found["policy_by_third"])
-                    + f"  expert {_words(found['expert'])}",
-                    flush=True,
-                )
+                print(f"  {one.name}: volume {100 * found['volume']:.1f}%,"
+                      f" expert {_words(found['expert'])}")  # fmt: skip
+                for key in ("policy_by_third", "policy_by_third_wide"):
+                    print(f"    {key:22s} " + ", ".join(map(_words, found[key])), flush=True)
     return figures
 
 
@@ -104,6 +105,23 @@ def _cloned(family: TaskFamily, folder: Path) -> tuple[ActorSpec, EnvSpec]:
         config.backbone.name, config.backbone.options, config.seed, checkpoint / "backbone"
     )
     return actor, EnvSpec(family.name, config.control_hz)
+
+
+def _scenes(
+    family: TaskFamily,
+    one: Interaction,
+    rng: np.random.Generator,
+    part: int,
+    within: RangeName,
+) -> list[Scene]:
+    """The scenes of a third; none where the other factors' range leaves them no training cell."""
+    try:
+        return [
+            sample_interaction(family, one, rng, "generator", part, within)
+            for _ in range(POLICY_SCENES)
+        ]
+    except SceneError:
+        return []
 
 
 def _expert(family: TaskFamily, scenes: Sequence[Scene]) -> dict[str, Any]:
@@ -125,7 +143,9 @@ def _rate(successes: int, n: int) -> dict[str, Any]:
     return {"rate": successes / n, "n": n, "interval95": wilson(successes, n)}
 
 
-def _words(found: dict[str, Any]) -> str:
+def _words(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "not measured"
     low, high = found["interval95"]
     return f"{found['rate']:.2f} [{low:.2f}, {high:.2f}]"
 

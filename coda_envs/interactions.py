@@ -17,7 +17,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from coda_envs.errors import SceneError
-from coda_envs.factor import DIGITS, ContinuousFactor, Declared, Value
+from coda_envs.factor import DIGITS, ContinuousFactor, Declared, RangeName, Value
 from coda_envs.factors import FactorSpace, Region
 from coda_envs.family import TaskFamily
 from coda_envs.scene import Scene
@@ -189,15 +189,17 @@ def sample_interaction(
     rng: np.random.Generator,
     region: Region,
     part: int,
+    within: RangeName = "generator",
 ) -> Scene:
     """A laid-out scene of the interaction in a region, with its magnitude in third ``part``.
 
+    ``within``: the range of the factors that the interaction says nothing about.
     Raises :class:`SceneError` where ``TRIES`` draws gave none: the region may have no such cell.
     """
     for _ in range(TRIES):
         fixed, ranges = _demands(family.space, interaction, rng, part)
         try:
-            values = family.draw(rng, "generator", region, fixed, ranges)
+            values = family.draw(rng, within, region, fixed, ranges)
         except SceneError:
             # The region has no such cell; another choice of a condition may have one.
             continue
