@@ -1,16 +1,22 @@
-"""Speed of one environment, against the physics it runs on; and how well its expert does.
+"""Speed of one environment of each family against its physics, and how well its expert does.
 
-Run ``python benchmarks/envs.py``; it takes less than a minute and writes
-``results/benchmarks/envs.json``.
+Run ``python benchmarks/envs.py``; it takes some minutes and writes
+``results/benchmarks/envs.json``. ``--all`` then runs ``vector.py``, ``proposals.py`` and, where
+they are installed, the peers of ``peers.py`` too, so that one run gives every figure of the
+environments.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -20,18 +26,17 @@ from report import write
 
 from coda_envs.arena import compile_scene
 from coda_envs.env import ManipulationEnv
-from coda_envs.family import get_family
+from coda_envs.family import BUILT_IN, TaskFamily, get_family
 from coda_envs.scene import Scene
 from coda_trainer.statistics import wilson
 
-ENV_ID = "CoDA-PickPlace-v0"
 #: Environment steps timed together, then as many of raw physics.
 BLOCK = 10
 #: Expert episodes whose steps are timed, at each control rate.
 EPISODES = 50
 SCENES = 40
 PICTURES = 20
-EXPERT_SCENES = 100
+EXPERT_SCENES = {"generator": 300, "ood": 200}
 #: Seeds of the generator scenes; no other part of the project uses them.
 SEED = 90_000
 
@@ -39,35 +44,59 @@ SEED = 90_000
 Calls = list[tuple[np.ndarray, int]]
 
 
+#: What each figure is aimed at; less is better.
+AIMS = {
+    "step_20_hz": ("step ÷ its mj_step calls, 20 Hz", 1.3),
+    "step_10_hz": ("step ÷ its mj_step calls, 10 Hz", 1.3),
+    "reset_new_scene_ms": ("reset to a new scene of a known topology, ms", 2.0),
+    "compile_ms": ("compile of a new topology, ms", 3.0),
+    "render_64": ("picture of 64² pixels, ms", 4.0),
+    "render_224": ("picture of 224² pixels, ms", 8.0),
+}
+
+
 def main() -> None:
-    """Measure, print the table, write the file."""
+    """Measure, print the tables, write the file."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--all", action="store_true", help="the other environment benchmarks too")
+    everything = parser.parse_args().all
     figures: dict[str, Any] = {}
-    for hz in (20, 10):
-        figures[f"step_{hz}_hz"] = found = step_cost(hz)
-        low, high = found["quartiles"]
-        print(
-            f"step at {hz} Hz     {found['ratio']:.2f} × raw physics"
-            f" (quartiles {low:.2f}–{high:.2f}, n={found['n']}),"
-            f" {found['steps_per_second']:.0f} steps/s"
-        )
-    figures |= loading()
-    for name in ("compile_ms", "reset_new_scene_ms", "reset_same_scene_ms"):
-        print(f"{name:18s} {figures[name]:.2f}  (n={SCENES})")
-    figures["render_ms"] = rendering()
-    for size, milliseconds in figures["render_ms"].items():
-        print(f"render {size:3s} px      {milliseconds:.1f} ms  (n={PICTURES})")
-    figures["expert_20_hz"] = found = expert()
-    low, high = found["interval95"]
-    print(
-        f"expert at 20 Hz    {found['rate']:.2f} [{low:.2f}, {high:.2f}] (n={found['n']}),"
-        f" {found['mean_length']:.1f} steps"
-    )
-    print(write("envs", figures))
+    for name in BUILT_IN:
+        figures[name] = found = measured(get_family(name))
+        print(f"{name}")
+        for key, (words, aim) in AIMS.items():
+            value = found[key]["ratio"] if isinstance(found[key], dict) else found[key]
+            spread = ""
+            if isinstance(found[key], dict):
+                low, high = found[key]["quartiles"]
+                spread = f" (quartiles {low:.2f}–{high:.2f})"
+            verdict = "" if value <= aim else "  MISSED"
+            print(f"  {words:46s} {value:5.2f}{spread}, aim ≤ {aim}{verdict}")
+        print(f"  {'steps/s at 20 Hz':46s} {found['step_20_hz']['steps_per_second']:.0f}")
+        for region, rate in found["expert"].items():
+            low, high = rate["interval95"]
+            print(f"  {'expert, ' + region:46s} {rate['rate']:.3f} [{low:.3f}, {high:.3f}],"
+                  f" n = {rate['n']}, {rate['mean_length']:.0f} steps", flush=True)  # fmt: skip
+    print(write("envs", figures), flush=True)
+    if everything:
+        for script in ("vector.py", "proposals.py", "peers.py"):
+            subprocess.run([sys.executable, Path(__file__).with_name(script)], check=False)
 
 
-def make(hz: int = 20) -> gym.Env[Any, np.ndarray]:
+def measured(family: TaskFamily) -> dict[str, Any]:
+    """All figures of one family."""
+    pictures = rendering(family)
+    return {
+        **{f"step_{hz}_hz": step_cost(family, hz) for hz in (20, 10)},
+        **loading(family),
+        **{f"render_{size}": milliseconds for size, milliseconds in pictures.items()},
+        "expert": {region: expert(family, region) for region in EXPERT_SCENES},
+    }
+
+
+def make(family: TaskFamily, hz: int = 20) -> gym.Env[Any, np.ndarray]:
     """The environment as a user makes it, wrappers included, on generator scenes."""
-    return gym.make(ENV_ID, control_hz=hz, within="generator")
+    return gym.make(family.env_id, control_hz=hz, within="generator")
 
 
 def plain(env: gym.Env[Any, np.ndarray]) -> ManipulationEnv:
@@ -77,7 +106,7 @@ def plain(env: gym.Env[Any, np.ndarray]) -> ManipulationEnv:
     return inner
 
 
-def step_cost(hz: int) -> dict[str, Any]:
+def step_cost(family: TaskFamily, hz: int) -> dict[str, Any]:
     """Time of a step as a multiple of its ``mj_step`` calls alone.
 
     The same model goes through the same states twice: by the environment's steps, and by the very
@@ -85,7 +114,7 @@ def step_cost(hz: int) -> dict[str, Any]:
     else the machine does hits both; the result is the median of the turns' ratios. Seconds are this
     thread's on the processor: those in which other processes had it count for neither.
     """
-    env = make(hz)
+    env = make(family, hz)
     ratios: list[float] = []
     seconds: list[float] = []
     for seed in range(SEED, SEED + EPISODES):
@@ -157,28 +186,39 @@ def _play(env: gym.Env[Any, np.ndarray], seed: int) -> tuple[list[np.ndarray], b
             return actions, bool(info["success"])
 
 
-def loading() -> dict[str, float]:
-    """Median milliseconds of compiling a scene, and of a reset to a new and to the same one."""
-    env = make()
-    scenes = _scenes(SCENES)
-    compiled = [_milliseconds(compile_scene, scene) for scene in scenes]
+def loading(family: TaskFamily) -> dict[str, float]:
+    """Median milliseconds of compiling a scene, of drawing one, and of resets.
+
+    The new scene is given; its topology has been met before. ``same`` goes back to the start of
+    the scene that is loaded.
+    """
+    env = make(family)
+    compiled = [
+        _milliseconds(compile_scene, scene) for scene in _scenes(family, "generator", SCENES)
+    ]
+    # Every topology is met once before anything is timed.
+    for seed in range(4 * SCENES):
+        env.reset(seed=SEED + seed)
     new, same = [], []
-    for scene in scenes:
+    for scene in _scenes(family, "generator", SCENES):
         reset = partial(env.reset, seed=0, options={"scene": scene})
         new.append(_milliseconds(reset))
         same.append(_milliseconds(reset))
     env.close()
+    rng = np.random.default_rng(SEED)
+    drawn = [_milliseconds(family.sample, rng, "generator") for _ in range(SCENES)]
     return {
         "compile_ms": statistics.median(compiled),
         "reset_new_scene_ms": statistics.median(new),
         "reset_same_scene_ms": statistics.median(same),
+        "draw_ms": statistics.median(drawn),
         "scenes": SCENES,
     }
 
 
-def rendering() -> dict[str, float]:
+def rendering(family: TaskFamily) -> dict[str, float]:
     """Median milliseconds of one camera's picture, by its size in pixels."""
-    env = make()
+    env = make(family)
     env.reset(seed=SEED)
     inner = plain(env)
     found = {}
@@ -190,11 +230,11 @@ def rendering() -> dict[str, float]:
     return found
 
 
-def expert() -> dict[str, Any]:
-    """Success and length of the expert's episodes on fresh generator scenes at 20 Hz."""
-    env = make()
+def expert(family: TaskFamily, region: str) -> dict[str, Any]:
+    """Success and length of the expert's episodes on fresh scenes of a region at 20 Hz."""
+    env = make(family)
     outcomes, lengths = [], []
-    for i, scene in enumerate(_scenes(EXPERT_SCENES)):
+    for i, scene in enumerate(_scenes(family, region, EXPERT_SCENES[region])):
         env.reset(seed=SEED + i, options={"scene": scene})
         actions, success = _play(env, i)
         lengths.append(len(actions))
@@ -208,10 +248,9 @@ def expert() -> dict[str, Any]:
     }
 
 
-def _scenes(count: int) -> list[Scene]:
-    family = get_family("pick-place")
+def _scenes(family: TaskFamily, region: str, count: int) -> list[Scene]:
     rng = np.random.default_rng(SEED)
-    return [family.sample(rng, "generator") for _ in range(count)]
+    return [family.sample(rng, "generator", region) for _ in range(count)]  # type: ignore[arg-type]
 
 
 def _milliseconds(work: Callable[..., object], *arguments: Any) -> float:
