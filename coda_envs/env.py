@@ -67,8 +67,9 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
     ``terminated``: the verifier holds, or a declared failure (``info["failure"]``).
     ``truncated``: the step limit, nothing else.
 
-    An environment can be pickled and copied, in mid-episode too; changes to its ``model`` do not
-    go along.
+    ``model`` and ``data`` are MuJoCo's objects. What is changed in the model lasts until another
+    scene is loaded. An environment can be pickled and copied, in mid-episode too; changes to its
+    model do not go along.
     """
 
     #: Where there is no display, an instance's own metadata leave out ``human``.

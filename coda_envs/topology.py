@@ -30,7 +30,7 @@ PAIRS = 16
 _BOX, _CYLINDER = GEOMS["box"], GEOMS["cylinder"]
 
 
-class _Parts:
+class _Fields:
     """All of a model that can be changed: its arrays, and the numbers of its options."""
 
     def __init__(self, model: mujoco.MjModel) -> None:
@@ -64,13 +64,13 @@ class Pair:
     def __init__(self, model: mujoco.MjModel) -> None:
         self.model = model
         self.data = mujoco.MjData(model)
-        self._parts = _Parts(model)
+        self._fields = _Fields(model)
 
-    def restore(self, parts: _Parts) -> None:
-        """Make the model what the other parts are."""
-        for mine, given in zip(self._parts.arrays, parts.arrays, strict=True):
+    def restore(self, fields: _Fields) -> None:
+        """Make the model what these fields say."""
+        for mine, given in zip(self._fields.arrays, fields.arrays, strict=True):
             mine[...] = given
-        for (part, name), (other, _) in zip(self._parts.numbers, parts.numbers, strict=True):
+        for (part, name), (other, _) in zip(self._fields.numbers, fields.numbers, strict=True):
             setattr(part, name, getattr(other, name))
 
 
@@ -83,7 +83,7 @@ class Topology:
 
     def __init__(self, model: mujoco.MjModel, props: Sequence[Prop]) -> None:
         self._model = model
-        self._parts = _Parts(model)
+        self._fields = _Fields(model)
         # Two threads may load scenes at the same time, and there is one MjData.
         self._lock = threading.Lock()
         bodies = [body for prop in props for body in prop.body.walk()]
@@ -122,7 +122,7 @@ class Topology:
 
     def rewrite(self, pair: Pair, numbers: Numbers) -> None:
         """Bring a pair's model to these numbers, whatever somebody has changed in it."""
-        pair.restore(self._parts)
+        pair.restore(self._fields)
         self._write(pair.model, pair.data, numbers)
 
     def _write(self, model: mujoco.MjModel, data: mujoco.MjData, numbers: Numbers) -> None:
