@@ -30,9 +30,12 @@ OFFSCREEN = (960, 1280)
 HARD = {"solref": (0.01, 1.0), "solimp": (0.95, 0.99, 0.001, 0.5, 2.0)}
 
 # Without a handler MuJoCo prints its warnings on standard output and starts a MUJOCO_LOG.TXT in the
-# working directory.
+# working directory. Who wants to see them gives the logger "mujoco" a handler; that physics has
+# diverged, the environment says by itself.
 if mujoco.get_mju_user_warning() is None:
-    mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)
+    _log = logging.getLogger("mujoco")
+    _log.addHandler(logging.NullHandler())
+    mujoco.set_mju_user_warning(_log.warning)
 
 _JOINTS = {"slide": mujoco.mjtJoint.mjJNT_SLIDE, "hinge": mujoco.mjtJoint.mjJNT_HINGE}
 
