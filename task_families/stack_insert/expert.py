@@ -22,12 +22,13 @@ FREE = 0.015
 #: From where on the held thing comes down (m, horizontally), and how near the middle it must be to
 #: go all the way: a peg by the share of its clearance.
 NEAR = 0.03
-MIDDLE, MIDDLE_SHARE = 0.003, 0.5
+MIDDLE, MIDDLE_SHARE = 0.006, 0.5
 #: How far from parallel to the walls a peg may be when it enters the hole (rad).
 PARALLEL = 0.05
-#: Height over the base's top at which the thing waits to be in the middle, and at which it is let
-#: go (m).
-WAIT, LET_GO = 0.015, 0.0025
+#: Most height over the base's top at which the thing is brought to the middle, how fast that height
+#: falls with what is missing, and the height at which the thing is let go (m). A funnel: a policy
+#: cloned from an expert that waits learns to wait.
+WAIT, SLOPE, LET_GO = 0.015, 1.5, 0.0025
 #: Most of the way that is asked for at once, so that the thing keeps its place between the fingers
 #: (m): across, down, and up from where it stands.
 ACROSS, DOWN, UP = 0.045, 0.02, 0.03
@@ -86,7 +87,13 @@ def _set_down(hand: Hand, role: str, base: str) -> np.ndarray:
         way[:2] = across
         lined_up = gap < middle and abs(turn) < PARALLEL
         inside = insert and underside < rim - 0.002
-        way[2] = max((floor if lined_up or inside else rim + WAIT) - underside, -DOWN)
+        missing = max(gap - middle, 0.0)
+        above = (
+            rim + min(WAIT, 0.002 + SLOPE * missing)
+            if insert
+            else floor + min(WAIT, SLOPE * missing)
+        )
+        way[2] = max((floor if lined_up or inside else above) - underside, -DOWN)
         return hand.move(way, turn, CLOSE)
     way[2] = max(rim, hand.highest(besides=(role,))) + 0.02 - underside
     # Across only once the thing is clear of what stands in the way.
