@@ -11,13 +11,14 @@ after each family.
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report import write
+from report import FOLDER, circumstances, write
 
 from coda_envs.env import ManipulationEnv
 from coda_envs.errors import SceneError
@@ -49,9 +50,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*", default=list(BUILT_IN))
     chosen = parser.parse_args().families
-    figures: dict[str, Any] = {}
+    # Families that are not probed now keep what was found of them.
+    file = FOLDER / "interactions.json"
+    figures: dict[str, Any] = json.loads(file.read_text())["figures"] if file.is_file() else {}
     for name in chosen:
-        figures[name] = probe(get_family(name))
+        figures[name] = {"commit": circumstances()["commit"], **probe(get_family(name))}
         print(write("interactions", figures), flush=True)
 
 
