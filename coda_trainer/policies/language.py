@@ -19,7 +19,8 @@ COLOUR_WORDS = tuple(COLORS)
 SHAPE_WORDS = tuple(SHAPES)
 VERBS = (
     *("put", "place", "move", "pick", "take", "lift", "set", "lay", "drop", "bring", "carry"),
-    *("push", "pull", "slide", "open", "close", "shut", "turn", "insert", "stack", "build", "grasp"),
+    *("push", "pull", "slide", "open", "close", "shut", "turn", "insert", "stack", "build"),
+    "grasp",
 )
 PREPOSITIONS = ("on", "onto", "in", "into", "inside", "to", "over", "upon", "atop", "under", "at")
 OTHER_WORDS = (
