@@ -224,7 +224,9 @@ class TaskFamily(ABC):
             if self.space.region(values) != region:
                 problem = f"lies outside the region {region!r}"
                 continue
-            if any(not low <= float(values[p]) <= high for p, (low, high) in ranges.items()):
+            if any(
+                p not in values or not a <= float(values[p]) <= b for p, (a, b) in ranges.items()
+            ):
                 problem = "lies outside the ranges asked for"
                 continue
             problem = self.flaw(values)
