@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from env_cases import column
 
@@ -71,16 +69,6 @@ def put(env: ManipulationEnv, share: float, role: str = "target", speed: float =
     joint.qpos[0] = share * column(env, f"{role}.travel")
     joint.qvel[0] = speed
     env.set_state(env.get_state())
-
-
-def drive(env: ManipulationEnv, until: Callable[[ManipulationEnv], bool]) -> None:
-    """The expert acts until the condition holds."""
-    expert = FAMILY.expert()
-    for _ in range(env.max_steps):
-        if until(env):
-            return
-        env.step(expert.act(env))
-    raise AssertionError("the expert never got there")
 
 
 def play(at: Scene, control_hz: int = 20) -> tuple[bool, np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -137,3 +137,13 @@ def digest(results: object) -> str:
 
     add(results)
     return sha.hexdigest()
+
+
+def drive(env: ManipulationEnv, until: Callable[[ManipulationEnv], bool]) -> None:
+    """The family's expert acts until the condition holds."""
+    expert = env.family.expert()
+    for _ in range(env.max_steps):
+        if until(env):
+            return
+        env.step(expert.act(env))
+    raise AssertionError("the expert never got there")

@@ -112,13 +112,3 @@ def put(
     height = column(env, f"{role}.half_z") if above is None else above
     x, y, z = in_container(env, *at, height)
     place(env, role, (x, y, z), **pose)
-
-
-def drive(env: ManipulationEnv, until: Any) -> None:
-    """The expert acts until the condition holds."""
-    expert = FAMILY.expert()
-    for _ in range(env.max_steps):
-        if until(env):
-            return
-        env.step(expert.act(env))
-    raise AssertionError("the expert never got there")

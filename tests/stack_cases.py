@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -84,16 +83,6 @@ def goal_height(env: ManipulationEnv) -> float:
     hollow = column(env, "receptacle.depth") > 0.0
     surface = column(env, "receptacle.surface_z") if hollow else top(env)
     return surface + half(env, "target") - 0.0001
-
-
-def drive(env: ManipulationEnv, until: Callable[[ManipulationEnv], bool]) -> None:
-    """The expert acts until the condition holds."""
-    expert = FAMILY.expert()
-    for _ in range(env.max_steps):
-        if until(env):
-            return
-        env.step(expert.act(env))
-    raise AssertionError("the expert never got there")
 
 
 def play(env: ManipulationEnv, at: Scene, seed: int) -> tuple[bool, np.ndarray]:

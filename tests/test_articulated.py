@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from articulated_cases import DOORS, DRAWERS, FAMILY, KINDS, VERBS, drive, make, play, put, scene
-from env_cases import column, rest, solved
+from articulated_cases import DOORS, DRAWERS, FAMILY, KINDS, VERBS, make, play, put, scene
+from env_cases import column, drive, rest, solved
 
 from coda_envs import language
 from coda_envs.cabinet_props import BOARD, GAP

@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from env_cases import column, place, rest, solved, tilted
+from env_cases import column, drive, place, rest, solved, tilted
 from put_inside_cases import (
     CONTAINERS,
     FAMILY,
-    drive,
     in_container,
     make,
     put,

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from env_cases import column, place, rest, solved, tilted
-from stack_cases import BASE, KINDS, drive, goal_height, half, make, top
+from env_cases import column, drive, place, rest, solved, tilted
+from stack_cases import BASE, KINDS, goal_height, half, make, top
 
 from coda_envs.env import ManipulationEnv
 from coda_envs.socket_props import SHAFT

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
-from env_cases import FAMILY, column, make, place, rest, scene, solved, tilted, tray_scene
+from env_cases import FAMILY, column, drive, make, place, rest, scene, solved, tilted, tray_scene
 
 from coda_envs.env import ManipulationEnv
 from coda_envs.scene import Scene
@@ -27,16 +26,6 @@ def carried(env: ManipulationEnv) -> bool:
     held = column(env, "target.left") + column(env, "target.right") == 2.0
     gap = math.dist([column(env, f"target.{axis}") for axis in "xy"], PLATE)
     return held and gap < 0.03
-
-
-def drive(env: ManipulationEnv, until: Callable[[ManipulationEnv], bool]) -> None:
-    """The expert acts until the condition holds."""
-    expert = FAMILY.expert()
-    for _ in range(env.max_steps):
-        if until(env):
-            return
-        env.step(expert.act(env))
-    raise AssertionError("the expert never got there")
 
 
 @pytest.mark.parametrize("kind", SCENES)
