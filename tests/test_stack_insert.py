@@ -139,7 +139,7 @@ def test_held_in_its_place_it_fails_until_let_go(kind: str, control_hz: int) -> 
         # The second block goes on the target, wherever the expert has put that.
         under = [column(env, f"target.{axis}") for axis in "xy"] if last == "second" else BASE
         gap = math.dist([column(env, f"{last}.{axis}") for axis in "xy"], under)
-        return gap < 0.008 and touches(env)
+        return gap < 0.004 and touches(env)
 
     drive(env, near_goal)
     touch = "second.on_target" if last == "second" else "target.supported"
