@@ -100,14 +100,14 @@ def probe(family: TaskFamily) -> dict[str, Any]:
 
 def _cloned(family: TaskFamily, folder: Path) -> tuple[ActorSpec, EnvSpec]:
     """The built-in policy after the demo's demonstrations and fine-tuning, nothing else."""
-    settings = (f"family={family.name}", "strategy=sft", "evaluation.episodes=1")
+    settings = (f"families=[{family.name}]", "strategy=sft", "evaluation.episodes=1")
     config = load_config(CONFIG, settings)
     train(config, folder)
     _, checkpoint, _ = RunFolder(folder).last_checkpoint()
     actor = ActorSpec(
         config.backbone.name, config.backbone.options, config.seed, checkpoint / "backbone"
     )
-    return actor, EnvSpec(family.name, config.control_hz)
+    return actor, EnvSpec(config.control_hz)
 
 
 def _scenes(

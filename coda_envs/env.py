@@ -29,6 +29,7 @@ from coda_envs.sensing import (
     N_SLOTS,
     Sensor,
 )
+from coda_envs.start_state import StartState
 from coda_envs.text2potential.evaluate import Potential, compile_potential
 from coda_envs.text2potential.wrapper import shaping
 from coda_envs.topology import Workspace
@@ -254,6 +255,35 @@ class ManipulationEnv(gym.Env[Obs, np.ndarray]):
         self.np_random.bit_generator.state = state["generator"]
         self._read()
         return self._observation()
+
+    def start_state(self) -> StartState:
+        """Where the episode is, for another one of the same scene to start from."""
+        return StartState(
+            self.scene.id,
+            self.get_state()["physics"],
+            self._controller.control[0].copy(),
+            self._steps,
+        )
+
+    def start_at(self, start: StartState) -> Obs:
+        """Go on, after a reset, from a state of the same scene; returns the observation there.
+
+        Raises :class:`SceneError` where it is not a state of the scene being played.
+        """
+        state = self.get_state()
+        start.check(self.scene, len(state["physics"]), self.max_steps)
+        position, quat, joints, command = np.split(start.control, (3, 7, 14))
+        return self.set_state(
+            state
+            | {
+                "physics": start.physics,
+                "target_position": position,
+                "target_quat": quat,
+                "joints": joints,
+                "command": command,
+                "steps": start.steps,
+            }
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {name: vars(self).get(name) for name in ("_options", "spec", *_GENERATOR)}

@@ -135,7 +135,8 @@ def around(view: View, role: str) -> np.ndarray:
 def engaged(view: View, role: str) -> np.ndarray:
     """Of a part on a joint: the fingers are around its handle; where the task is to shut it, a
     closed hand that touches it near there will do."""
-    fist = near(view, role) & (view.gripper("command") > 0.0)
+    shut = view.gripper("opening") < 2.0 * view.of(role, "half_y") + CLASP[1]
+    fist = near(view, role) & (view.gripper("command") > 0.0) & shut
     touched = (view.of(role, "left") > 0.5) | (view.of(role, "right") > 0.5)
     has: np.ndarray = around(view, role) | ((view.of(role, "to_shut") > 0.5) & fist & touched)
     return has

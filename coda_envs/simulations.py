@@ -53,6 +53,12 @@ class Simulations:
             self._positions[env] = compiled.start
         self._controls[envs, :7], self._controls[envs, 7] = robot.HOME, robot.FINGER
 
+    @property
+    def state(self) -> np.ndarray:
+        """MuJoCo's integration states ``[n, S]``; what is written is where a simulation goes on."""
+        state: np.ndarray = self._batch.state
+        return state
+
     def leave(self, env: int) -> None:
         """Let go of the model of an environment that plays another topology now."""
         self._models[env] = self._model

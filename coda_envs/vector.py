@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -22,11 +22,25 @@ from coda_envs.outcome import DIVERGED, Mover, lost, movers
 from coda_envs.scene import Scene
 from coda_envs.sensing import FEATURE_BOUND, N_SLOTS, SensorRows
 from coda_envs.simulations import Simulations
+from coda_envs.start_state import StartState
 from coda_envs.text2potential.wrapper import shaping
 from coda_envs.topology import build
 
 #: How an environment may go on after an episode; see Gymnasium's ``AutoresetMode``.
 AUTORESET_MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+
+
+class Outcomes(NamedTuple):
+    """What a control step came to, one item an environment that acted.
+
+    ``success [k]``, ``terminated [k]``, ``truncated [k]`` bool; ``failure [k]``: why the episode
+    was declared failed, or empty.
+    """
+
+    success: np.ndarray
+    failure: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
 
 
 class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
@@ -112,36 +126,30 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
         for env, one in enumerate(given):
             if one is not None:
                 self._generators[env], self._seeds[env] = seeding.np_random(one)
-        self._over[:] = False
-        self._begin(np.arange(self.num_envs), options or {})
+        self._reset(np.arange(self.num_envs), options or {})
         return self._observations(), self._infos()
 
     def step(
         self, actions: np.ndarray
     ) -> tuple[Obs, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One control step of every environment, or the reset of one whose episode is over."""
-        if self._compiled[-1] is None:
+        if any(compiled is None for compiled in self._compiled):
             raise gym.error.ResetNeeded("call reset() before step()")
         resetting = np.flatnonzero(self._over)
         acting = np.flatnonzero(~self._over)
-        self._act(as_actions(actions, (self.num_envs, 7)), acting)
         before = self._potentials.copy()
-        self._simulate(acting)
-        self._steps[acting] += 1
-        self._judge(acting)
-        terminated = (self._success | self._failed()) & ~self._over
-        truncated = (self._steps >= self.max_steps) & ~terminated & ~self._over
-        rewards = np.where(self._over, 0.0, self._success)
+        rewards = np.zeros(self.num_envs)
+        terminated, truncated = np.zeros((2, self.num_envs), dtype=bool)
+        given = as_actions(actions, (self.num_envs, 7))
+        rewards[acting], _, terminated[acting], truncated[acting] = self._advance(given, acting)
         if self._single.potential is not None:
             shaped = shaping(before, self._potentials, self._single.gamma, 1, terminated)
             rewards[acting] += shaped[acting]
-        self._over = terminated | truncated
         final: dict[str, Any] = {}
         if self.autoreset_mode == AutoresetMode.SAME_STEP:
             resetting = np.flatnonzero(self._over)
             final = self._final(resetting)
-            self._over[:] = False
-        self._begin(resetting, {})
+        self._reset(resetting, {})
         return self._observations(), rewards, terminated, truncated, final | self._infos()
 
     def close_extras(self, **kwargs: Any) -> None:
@@ -149,6 +157,55 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
         self._simulations.clear()
         self._numbers.clear()
         self._compiled = [None] * self.num_envs
+
+    # One by one --------------------------------------------------------------------------------
+
+    def start(
+        self,
+        envs: np.ndarray,
+        scenes: Sequence[Scene],
+        seeds: Sequence[int],
+        states: Sequence[StartState | None] | None = None,
+    ) -> None:
+        """Start an episode of ``scenes[k]`` with ``seeds[k]`` in environment ``envs[k]``, whatever
+        was under way there; the other environments stay as they are.
+
+        ``envs [k]``: rising int64. ``states[k]``: where the episode starts, None: at the scene's
+        start. From here on these environments are for :meth:`advance`, which never resets one by
+        itself. Raises :class:`SceneError` for a scene or state that cannot be played.
+        """
+        for env, seed in zip(envs.tolist(), seeds, strict=True):
+            self._generators[env], self._seeds[env] = seeding.np_random(seed)
+        self._begin(envs, self._chosen(envs, [{"scene": scene} for scene in scenes]), states)
+
+    def advance(self, envs: np.ndarray, actions: np.ndarray) -> Outcomes:
+        """One control step of ``envs [k]`` (rising int64), whose episodes must not be over, with
+        ``actions [k, 7]``; the other environments stay as they are."""
+        idle = [e for e in envs.tolist() if self._over[e] or self._compiled[e] is None]
+        if idle:
+            raise gym.error.ResetNeeded(f"environment {idle[0]} has no episode: call start()")
+        given = np.zeros((self.num_envs, 7))
+        given[envs] = as_actions(actions, (len(envs), 7))
+        return self._advance(given, envs)
+
+    def observe(self, envs: np.ndarray) -> Obs:
+        """The observations of ``envs [k]``, a row each."""
+        found, n = self._found, len(envs)
+        obs: Obs = {
+            "proprio": found.proprio[envs],
+            "objects": found.objects[envs].reshape(n, -1),
+            "instruction": self._instructions[envs],
+        }
+        if self._single.obs_mode == "privileged":
+            bounded = np.clip(found.features[envs], -FEATURE_BOUND, FEATURE_BOUND)
+            obs["features"] = bounded.astype(np.float32)
+        return obs
+
+    def start_state(self, env: int) -> StartState:
+        """Where the episode of an environment is, for :meth:`start`."""
+        scene = self._playing(env).scene
+        physics = self._simulations[self._topologies[env]].state[env].copy()
+        return StartState(scene.id, physics, self._control[env].copy(), int(self._steps[env]))
 
     # State -------------------------------------------------------------------------------------
 
@@ -192,21 +249,43 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
             self._generators[env] = generator
         return generator
 
-    def _begin(self, envs: np.ndarray, options: dict[str, Any]) -> None:
+    def _reset(self, envs: np.ndarray, options: dict[str, Any]) -> None:
+        """Start the episodes in these environments that the options ask for."""
+        if envs.size:
+            self._begin(envs, self._chosen(envs, [options] * len(envs)))
+
+    def _chosen(self, envs: np.ndarray, options: Sequence[dict[str, Any]]) -> list[Scene]:
+        """The scenes that the options ask for, drawn by the environments' generators."""
+        choose = self._single.source.choose
+        return [choose(self._generator(e), o) for e, o in zip(envs.tolist(), options, strict=True)]
+
+    def _begin(
+        self,
+        envs: np.ndarray,
+        scenes: Sequence[Scene],
+        states: Sequence[StartState | None] | None = None,
+    ) -> None:
         """Start an episode in each of these environments, and read its first state."""
-        if not envs.size:
-            return
-        for env in envs.tolist():
-            generator = self._generator(env)
-            scene = self._single.source.choose(generator, options)
+        # Until it has begun there is none.
+        self._over[envs] = True
+        for env, scene in zip(envs.tolist(), scenes, strict=True):
             self._load(env, scene)
-            self._found.load(env, self._playing(env), generator.permutation(N_SLOTS))
+            self._found.load(env, self._playing(env), self._generator(env).permutation(N_SLOTS))
         for simulations, own in self._by_topology(envs):
             simulations.start(own, [self._playing(env) for env in own.tolist()])
         self._control[envs] = robot.home_control()
         self._steps[envs] = 0
         self._failures[envs] = ""
+        for env, state in zip(envs.tolist(), states or [None] * len(envs), strict=True):
+            if state is not None:
+                self._go_to(env, state)
         self._judge(envs)
+        self._over[envs] = False
+
+    def _go_to(self, env: int, state: StartState) -> None:
+        physics = self._simulations[self._topologies[env]].state[env]
+        state.check(self._playing(env).scene, len(physics), self.max_steps)
+        physics[:], self._control[env], self._steps[env] = state.physics, state.control, state.steps
 
     def _load(self, env: int, scene: Scene) -> None:
         """Have an environment play a scene."""
@@ -242,6 +321,18 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
             env, component = divmod(wrong, 7)
             raise ValueError(f"environment {env}: {not_finite(actions[env], component)}")
 
+    def _advance(self, actions: np.ndarray, envs: np.ndarray) -> Outcomes:
+        """One control step of these environments; ``actions [n, 7]`` has a row for each of all."""
+        self._act(actions, envs)
+        self._simulate(envs)
+        self._steps[envs] += 1
+        self._judge(envs)
+        success, failure = self._success[envs], self._failures[envs]
+        terminated = success | np.asarray(failure != "", dtype=bool)
+        truncated = ~terminated & (self._steps[envs] >= self.max_steps)
+        self._over[envs] = terminated | truncated
+        return Outcomes(success, failure, terminated, truncated)
+
     def _simulate(self, envs: np.ndarray) -> None:
         for simulations, own in self._by_topology(envs):
             diverged = simulations.step(own, self._targets[own], BLOCK)
@@ -263,21 +354,8 @@ class ManipulationVectorEnv(VectorEnv[Obs, np.ndarray, np.ndarray]):
             self._stages[envs] = stages
             self._potentials[envs] = self._single.potential.of_stage(rows, stages)
 
-    def _failed(self) -> np.ndarray:
-        """Which episodes have been declared failed ``[n]``."""
-        return np.asarray(self._failures != "", dtype=bool)
-
     def _observations(self) -> Obs:
-        found, n = self._found, self.num_envs
-        obs: Obs = {
-            "proprio": found.proprio.copy(),
-            "objects": found.objects.reshape(n, -1).copy(),
-            "instruction": self._instructions.copy(),
-        }
-        if self._single.obs_mode == "privileged":
-            bounded = np.clip(found.features, -FEATURE_BOUND, FEATURE_BOUND)
-            obs["features"] = bounded.astype(np.float32)
-        return obs
+        return self.observe(np.arange(self.num_envs))
 
     def _infos(self) -> dict[str, Any]:
         infos: dict[str, Any] = {

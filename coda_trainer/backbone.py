@@ -117,7 +117,12 @@ class ScheduledBackbone(Protocol):
 #: Makes a backbone from the options of the configuration and ``seed``, all given by keyword.
 BackboneFactory = Callable[..., Backbone]
 
-BUILT_IN: Mapping[str, str] = {"flow_chunk": "coda_trainer.policies.flow_chunk:FlowChunk"}
+BUILT_IN: Mapping[str, str] = {
+    "flow_chunk": "coda_trainer.policies.flow_chunk:FlowChunk",
+    "flow_chunk_rgb": "coda_trainer.policies.flow_chunk:flow_chunk_rgb",
+    "regression_chunk": "coda_trainer.policies.regression_chunk:RegressionChunk",
+    "regression_chunk_rgb": "coda_trainer.policies.regression_chunk:regression_chunk_rgb",
+}
 #: What :func:`register_backbone` added in this process.
 REGISTERED: dict[str, BackboneFactory] = {}
 #: The entry-point group of installed backbones.

@@ -19,10 +19,12 @@ import tyro
 
 from coda_envs import __version__
 from coda_envs.errors import CodaError
+from coda_trainer.commands.bench import Bench
 from coda_trainer.commands.doctor import Doctor
 from coda_trainer.commands.envs import EnvsBench, EnvsCheck, EnvsGallery, EnvsList
 from coda_trainer.commands.evaluate import Evaluate
 from coda_trainer.commands.memory import MemoryExport, MemoryMode, MemoryShow
+from coda_trainer.commands.potential import PotentialPlot, PotentialShow
 from coda_trainer.commands.result import Command, Result
 from coda_trainer.commands.scene import (
     SceneEdit,
@@ -72,6 +74,7 @@ _COMMANDS: Any = (
     _command(Doctor, "doctor")
     | _command(Train, "train")
     | _command(Evaluate, "evaluate")
+    | _command(Bench, "bench")
     | _group(
         "envs",
         "List, check, measure or draw the environments.",
@@ -92,6 +95,11 @@ _COMMANDS: Any = (
             "render": SceneRender,
             "strip": SceneStrip,
         },
+    )
+    | _group(
+        "potential",
+        "Show what a staged potential measures, or draw it along an episode.",
+        {"show": PotentialShow, "plot": PotentialPlot},
     )
     | _group(
         "memory",

@@ -7,9 +7,15 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-Strategy = Literal["sft", "uniform", "coda"]
-Signal = Literal["shaped", "sparse"]
-Suite = Literal["seed", "ood-dev", "ood", "ood-spatial", "ood-attribute", "ood-task", "ood-far"]
+Strategy = Literal["sft", "uniform", "graded", "coda"]
+Signal = Literal["text2potential", "unrefined", "description", "sparse", "free-form", "frozen"]
+#: ``wide`` is no frozen suite: fresh scenes of the whole generator range.
+Suite = Literal[
+    "seed", "wide", "ood-dev", "ood", "ood-spatial", "ood-attribute", "ood-task", "ood-far"
+]
+
+#: Stands in metrics and tables for all families of a run together.
+ALL = "all"
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -20,6 +26,12 @@ Name = Annotated[str, Field(min_length=1)]
 def _as_tuple(value: Any) -> Any:
     """YAML knows lists only; strict validation asks for the tuple that a frozen model keeps."""
     return tuple(value) if isinstance(value, list) else value
+
+
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) != len(names):
+        raise ValueError("a list that names each family once")
+    return names
 
 
 def _plain(value: Any) -> Any:
@@ -46,16 +58,16 @@ class BackboneConfig(_Settings):
 
 
 class DemonstrationsConfig(_Settings):
-    """What the family's expert shows before training starts."""
+    """What the families' experts show before training starts."""
 
     episodes: Positive = 100
-    """Successful expert episodes, on scenes from the seed range."""
+    """Successful expert episodes of each family, on scenes from the seed range."""
     noise: Share = 0.1
     """Standard deviation of the noise added to the expert's actions (1 = full action range)."""
 
 
 class SFTConfig(_Settings):
-    """Supervised fine-tuning of the backbone on the demonstrations."""
+    """Supervised fine-tuning of the backbone on the demonstrations of all families."""
 
     updates: Count = 3000
     """Optimiser steps."""
@@ -64,7 +76,7 @@ class SFTConfig(_Settings):
 
 
 class CollectConfig(_Settings):
-    """The rollouts the learner learns from."""
+    """The rollouts the learner learns from; every number is for one family."""
 
     warm_up_episodes: Count = 768
     """Episodes of backbone plus noise before the critic's warm-up."""
@@ -79,11 +91,11 @@ class CollectConfig(_Settings):
     scenes_per_mode: Positive = 128
     """Distinct scenes of each difficulty mode in a round."""
     replay_megabytes: Positive = 512
-    """Most memory for recorded rollouts; the oldest episodes go first."""
+    """Most memory for a family's recorded rollouts; the oldest episodes go first."""
 
 
 class LearnerConfig(_Settings):
-    """The chunk critic and the bounded residual actor."""
+    """The chunk critic and the bounded residual actor; every family has its own."""
 
     warm_up_updates: Count = 1500
     """Critic-only updates after the warm-up episodes."""
@@ -95,15 +107,31 @@ class LearnerConfig(_Settings):
     """Share of every batch that is demonstrations."""
     discount: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.9924
     """Discount of one environment step; 0.9924 is 0.97 over a chunk of four."""
+    candidates: Annotated[int, Field(ge=2)] = 8
+    """Chunks that the critic picks one of; used where `signal` is `frozen` alone."""
 
 
 class DistilConfig(_Settings):
-    """Distillation of the residual policy's successes into the backbone, at a round's end."""
+    """Distillation of the residual policies' successes into the backbone, at a round's end."""
 
     episodes: Count = 400
-    """Episodes of the residual policy; the successes are kept."""
+    """Episodes of each family's residual policy; the successes are kept."""
     updates: Count = 2500
-    """Optimiser steps of the backbone."""
+    """Optimiser steps of the backbone, on the successes of all families together."""
+
+
+class CodaConfig(_Settings):
+    """What the strategy `coda` does with the modes that it confirmed; other strategies ignore it.
+
+    All three off: the diagnoses are made and the modes measured, and nothing comes of it.
+    """
+
+    omega: bool = True
+    """Generation programs Ω: aim scenes at the modes. Off: every scene is wide."""
+    phi: bool = True
+    """Training programs Φ: diagnoses refine the potential, and their learning tools are used."""
+    graded: bool = True
+    """Wide scenes by graded magnitudes. Off: uniform over the generator range."""
 
 
 class DiagnosisConfig(_Settings):
@@ -112,9 +140,9 @@ class DiagnosisConfig(_Settings):
     diagnostician: Name = "trace"
     """A built-in or installed diagnostician."""
     episodes: Positive = 256
-    """Episodes a round in which failures are looked for."""
+    """Episodes a round and family in which failures are looked for."""
     max_tested: Count = 4
-    """Diagnoses a round that get a control evaluation."""
+    """Diagnoses a round and family that get a control evaluation."""
 
 
 class ControlConfig(_Settings):
@@ -139,22 +167,36 @@ class EvaluationConfig(_Settings):
         "ood-dev",
         "ood",
     )
-    """Suites to evaluate on. Nothing may be tuned on `ood`."""
+    """Suites to evaluate on, and `wide`: fresh scenes of the whole generator range, the same ones
+    in every run. Nothing may be tuned on `ood`."""
     episodes: Positive = 200
-    """Episodes a suite."""
+    """Episodes a suite and family."""
 
 
 class RunConfig(_Settings):
-    """All settings of one run. Two runs with equal settings give equal numbers."""
+    """All settings of one run. Two runs with equal settings give equal numbers.
+
+    One policy is trained over all ``families``. Numbers of episodes, scenes, diagnoses and probes
+    are for each family; optimiser steps of the backbone (``sft``, ``distil``) are for all together.
+    """
 
     seed: Count = 0
     """Seed of everything random in the run."""
-    family: Name = "pick-place"
-    """The task family: built-in or installed."""
+    families: Annotated[
+        tuple[Name, ...],
+        BeforeValidator(_as_tuple),
+        Field(min_length=1),
+        AfterValidator(_distinct),
+    ] = ("pick-place",)
+    """The task families that the one policy learns: built-in or installed, each once."""
     strategy: Strategy = "coda"
-    """`sft`: demonstrations only; `uniform`: scenes from the whole range; `coda`: the full loop."""
-    signal: Signal = "shaped"
-    """`shaped`: potentials compiled from diagnoses shape the reward; `sparse`: success only."""
+    """`sft`: demonstrations only; `uniform`: scenes from the whole range; `graded`: the same, from
+    the seed range outwards; `coda`: the full loop."""
+    signal: Signal = "text2potential"
+    """What the learner is paid: `text2potential`: potentials compiled from diagnoses and refined
+    between rounds; `unrefined`: not refined; `description`: the potential of the task's description
+    alone; `sparse`: success only; `free-form`: a dense reward that is no potential and may change
+    which policy is best; `frozen`: the policy never changes, the critic picks among its samples."""
     rounds: Count = 2
     """Rounds of generate, collect, diagnose, control, compile, train and measure."""
     control_hz: Literal[10, 20] = 10
@@ -167,6 +209,7 @@ class RunConfig(_Settings):
     collect: CollectConfig = CollectConfig()
     learner: LearnerConfig = LearnerConfig()
     distil: DistilConfig = DistilConfig()
+    coda: CodaConfig = CodaConfig()
     diagnosis: DiagnosisConfig = DiagnosisConfig()
     control: ControlConfig = ControlConfig()
     probes: ProbesConfig = ProbesConfig()

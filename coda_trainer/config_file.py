@@ -47,11 +47,15 @@ def load_config(path: Path | str, overrides: Sequence[str] = ()) -> RunConfig:
     for override in overrides:
         _refuse_secret_key(re.split("[=:]", override, maxsplit=1)[0], "--set")
         key, value = parse_assignment(override, ConfigError)
+        if key in _RENAMED:
+            raise _renamed(key, "--set")
         assignments[key] = value
     for key, value in assignments.items():
         _refuse_secrets(value, key, "--set")
         _assign(data, key, value)
     _refuse_secrets(data, "", str(path))
+    for key in data.keys() & _RENAMED.keys():
+        raise _renamed(key, f"{path}, line {line_of(text, [key])}")
     try:
         return RunConfig.model_validate(data)
     except ValidationError as error:
@@ -152,10 +156,27 @@ def _explain(
             allowed=suggest(str(location[-1]), known),
             remedy="correct its spelling or remove it",
         )
+    now = _RENAMED_VALUES.get((key, value)) if isinstance(value, str) else None
     return ConfigError(
         f"{source}: {key} is {shown(value)}{more}.",
         allowed=_expected(details),
-        remedy=f"set {key} to such a value",
+        remedy=f"set {key} to {now or 'such a value'}",
+    )
+
+
+#: Values that are called otherwise now.
+_RENAMED_VALUES = {("signal", "shaped"): "text2potential"}
+
+#: Settings that are called otherwise now, with an example of what is written today.
+_RENAMED = {"family": "families: [pick-place]"}
+
+
+def _renamed(key: str, source: str) -> ConfigError:
+    """The error for the old name of a setting, which says the new one."""
+    return ConfigError(
+        f"{source}: {key!r} is not a setting any more.",
+        allowed=f"now {_RENAMED[key]}",
+        remedy=f"write {_RENAMED[key]}",
     )
 
 
@@ -174,6 +195,7 @@ _WORDS = {
     "dict_type": "a group of options",
     "model_type": "a group of settings",
     "tuple_type": "a list",
+    "too_short": "a list of at least one",
 }
 
 

@@ -7,6 +7,7 @@ wrong with it becomes a :class:`PluginError` that says which plugin, from where,
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import importlib.metadata
@@ -273,6 +274,8 @@ def _check_options(factory: BackboneFactory, label: str, options: Mapping[str, A
 
 
 def _annotation(factory: BackboneFactory, option: str) -> Any:
+    while isinstance(factory, functools.partial):
+        factory = factory.func
     target = factory.__init__ if inspect.isclass(factory) else factory
     try:
         return typing.get_type_hints(target).get(option)

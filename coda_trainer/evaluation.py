@@ -4,29 +4,40 @@ from __future__ import annotations
 
 import math
 import sys
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from coda_envs.engine.proposals import generate
 from coda_envs.errors import RunError
 from coda_envs.family import TaskFamily, get_family
 from coda_envs.scene import Scene
 from coda_envs.scene_source import load_suite
+from coda_trainer.config import ALL
 from coda_trainer.config_file import load_run_config
+from coda_trainer.discovery import make_backbone
 from coda_trainer.episode import Episode
 from coda_trainer.learning.actor import ActorSpec
-from coda_trainer.learning.rollout import EnvSpec, Job, Progress, RolloutPool
+from coda_trainer.learning.environment import env_spec
+from coda_trainer.learning.rollout import Job, Progress, RolloutPool
 from coda_trainer.statistics import Z95, wilson
 
 #: Seeds of evaluation episodes start here: no training seed reaches so far.
 SEEDS = 2**31
+#: The suite that is drawn and not stored: fresh scenes of the whole generator range.
+WIDE_SUITE = "wide"
 
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """Outcomes on a suite, in the suite's order."""
+    """Outcomes on a family's suite, in the suite's order; ``all`` families one after the other."""
 
+    family: str
     suite: str
     outcomes: tuple[bool, ...]
 
@@ -46,8 +57,9 @@ class SuiteResult:
         return self.successes / self.n if self.n else None
 
     def to_dict(self) -> dict[str, Any]:
-        """n, successes, rate, Wilson 95% interval, and every outcome."""
+        """Family, suite, n, successes, rate, Wilson 95% interval, and every outcome."""
         return {
+            "family": self.family,
             "suite": self.suite,
             "n": self.n,
             "successes": self.successes,
@@ -55,6 +67,12 @@ class SuiteResult:
             "interval95": wilson(self.successes, self.n),
             "outcomes": [int(o) for o in self.outcomes],
         }
+
+
+def pooled(results: Sequence[SuiteResult]) -> SuiteResult:
+    """Success on the same suite of several families together: their successes summed."""
+    (suite,) = {result.suite for result in results}
+    return SuiteResult(ALL, suite, tuple(o for result in results for o in result.outcomes))
 
 
 def paired_gain(
@@ -79,7 +97,22 @@ def paired_gain(
 
 def suite_jobs(family: TaskFamily, suite: str, episodes: int) -> list[Job]:
     """The jobs of a suite: scene i with seed i, starting over where the suite has fewer scenes."""
-    return scene_jobs(load_suite(family, suite), suite, episodes)
+    return scene_jobs(suite_scenes(family, suite, episodes), suite, episodes)
+
+
+def suite_scenes(family: TaskFamily, suite: str, count: int) -> Sequence[Scene]:
+    """A frozen suite, whatever its size, or ``count`` scenes of ``wide``.
+
+    Those are drawn from the whole generator range and validated; they are the same in every run,
+    and none is ever trained on. Raises :class:`SceneError` for an unknown name.
+    """
+    return _wide_scenes(family.name, count) if suite == WIDE_SUITE else load_suite(family, suite)
+
+
+@lru_cache(maxsize=32)
+def _wide_scenes(family: str, count: int) -> tuple[Scene, ...]:
+    rng = np.random.default_rng((SEEDS, zlib.crc32(family.encode())))
+    return generate(get_family(family), count, rng, source=WIDE_SUITE).scenes
 
 
 def scene_jobs(scenes: Sequence[Scene], source: str, episodes: int) -> list[Job]:
@@ -91,18 +124,23 @@ def evaluate(
     pool: RolloutPool,
     actor: ActorSpec,
     jobs: Sequence[Job],
+    family: str,
     suite: str,
     progress: Progress | None = None,
 ) -> tuple[SuiteResult, list[Episode]]:
     """Run the jobs and count; the episodes come back for pictures, never for training."""
     episodes = pool.run(actor, jobs, progress)
-    return SuiteResult(suite, tuple(e.success for e in episodes)), episodes
+    return SuiteResult(family, suite, tuple(e.success for e in episodes)), episodes
 
 
-def evaluate_run(run: Path, *, suite: str, episodes: int) -> dict[str, Any]:
-    """Evaluate the newest policy of a run folder on a suite.
+def evaluate_run(
+    run: Path, *, suite: str, episodes: int, family: str | None = None
+) -> dict[str, Any]:
+    """Evaluate the newest policy of a run folder on a suite of each of its families.
 
-    Raises :class:`RunError` where the folder is no run or has no complete checkpoint.
+    ``family``: that one alone, which may be one that the run was not trained on. The figures at
+    the top are those of all families together; ``families`` has each one's. Raises
+    :class:`RunError` where the folder is no run or has no complete checkpoint.
     """
     # Imported here: torch takes seconds, and the run folder's module is needed here alone.
     import torch
@@ -112,16 +150,29 @@ def evaluate_run(run: Path, *, suite: str, episodes: int) -> dict[str, Any]:
     # As in training, so that the figures are the same.
     torch.set_num_threads(1)
     config = load_run_config(run)
-    family = get_family(config.family)
+    families = [get_family(name) for name in (config.families if family is None else [family])]
+    tests = [(f.name, suite_jobs(f, suite, episodes)) for f in families]
     round, checkpoint, problems = RunFolder(run).last_checkpoint()
     for problem in problems:
         print(f"{problem}; it is left out", file=sys.stderr)
     folder = checkpoint / "backbone"
     if not folder.is_dir():
         raise RunError(f"{checkpoint} holds no backbone.", remedy="evaluate another run")
-    actor = ActorSpec(config.backbone.name, config.backbone.options, config.seed, folder)
-    with RolloutPool(EnvSpec(config.family, config.control_hz), config.workers) as pool:
-        result, _ = evaluate(pool, actor, suite_jobs(family, suite, episodes), suite)
-    data = result.to_dict()
-    del data["outcomes"]
-    return {"run": str(run), "round": round, **data}
+    options = config.backbone.options
+    actor = ActorSpec(config.backbone.name, options, config.seed, folder)
+    backbone = make_backbone(config.backbone.name, seed=config.seed, **options)
+    env = env_spec(backbone.spec, config.control_hz)
+    backbone.close()
+    with RolloutPool(env, config.workers) as pool:
+        results = [evaluate(pool, actor, jobs, name, suite)[0] for name, jobs in tests]
+    together = results[0] if len(results) == 1 else pooled(results)
+    return {
+        "run": str(run),
+        "round": round,
+        **_figures(together),
+        "families": [_figures(result) for result in results],
+    }
+
+
+def _figures(result: SuiteResult) -> dict[str, Any]:
+    return {name: value for name, value in result.to_dict().items() if name != "outcomes"}

@@ -1,9 +1,10 @@
-"""What a measured time depends on besides the code."""
+"""What a measured figure depends on: the machine, and the code's commit."""
 
 from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,22 @@ def describe_machine() -> dict[str, Any]:
         # Above the number of cores, times say more about the neighbours than about the code.
         "load": round(os.getloadavg()[0], 2),
     }
+
+
+def code_commit() -> str:
+    """The commit of the checkout that this code runs from, or "unknown"."""
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return found.stdout.strip() or "unknown"
 
 
 def _processor() -> str:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from command_line import Answer, Coda
 from hypothesis import settings
 
 from coda_trainer.cli import main
+
+if TYPE_CHECKING:
+    from coda_trainer.learning.actor import ActorSpec
 
 # No test may fail because the machine is busy.
 settings.register_profile("coda", deadline=None)
@@ -42,6 +46,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("loop") / "finished"
     train(tiny(), run, reporter=quiet())
     return run
+
+
+@pytest.fixture(scope="session")
+def flow(tmp_path_factory: pytest.TempPathFactory) -> ActorSpec:
+    """The built-in policy after a few updates on pick-place, with exploration noise."""
+    from rollout_cases import trained_flow
+
+    return trained_flow(tmp_path_factory.mktemp("flow"))
 
 
 @pytest.fixture

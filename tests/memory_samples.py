@@ -40,10 +40,12 @@ def phi() -> TrainingProgram:
     return TrainingProgram(family="pick-place", subgoals=("grasp",), potential=POTENTIAL)
 
 
-def diagnosis(scene_id: str = "s0", factor: str = "attributes.target.size") -> Diagnosis:
+def diagnosis(
+    scene_id: str = "s0", factor: str = "attributes.target.size", family: str = "pick-place"
+) -> Diagnosis:
     return Diagnosis(
         diagnostician="trace (privileged)",
-        family="pick-place",
+        family=family,
         scene_id=scene_id,
         episode_seed=3,
         stage="grasp",

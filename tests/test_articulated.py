@@ -171,15 +171,19 @@ def test_predicates_and_progress_read_what_the_task_asks_for() -> None:
     assert operated(View(schema, states), "target").tolist() == [True, True, False, False]
     assert [bool(operated(View(schema, s), "target")) for s in states] == [True, True, False, False]
     progress = resolve(Term(term="joint_fraction", roles=("target",)), schema)
-    assert progress(View(schema, states[:2])).tolist() == pytest.approx([0.9, 0.95])
-    # Around the handle; a fist before it; an open hand over it; a fist that pushes it shut.
+    assert progress(View(schema, states[:2])).tolist() == pytest.approx([1.0, 1.0])
+    half = np.stack([row(target__opening=0.4), row(target__opening=0.55, target__to_shut=1.0)])
+    assert progress(View(schema, half)).tolist() == pytest.approx([0.5, 0.5])
+    # Around the handle; a fist before it; an open hand over it; a fist that pushes it shut; one
+    # that touches it before it has closed.
     hands = np.stack([
         row(gripper__opening=0.022, gripper__command=1.0),
         row(gripper__opening=0.0, gripper__command=1.0, target__left=1.0),
         row(gripper__opening=0.08, gripper__command=-1.0),
         row(gripper__opening=0.0, gripper__command=1.0, target__left=1.0, target__to_shut=1.0),
+        row(gripper__opening=0.05, gripper__command=1.0, target__left=1.0, target__to_shut=1.0),
     ])  # fmt: skip
-    assert engaged(View(schema, hands), "target").tolist() == [True, False, False, True]
+    assert engaged(View(schema, hands), "target").tolist() == [True, False, False, True, False]
 
 
 # Layout and language ----------------------------------------------------------------------------

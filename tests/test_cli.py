@@ -163,7 +163,7 @@ BAD_TRAINING: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
         ("flow_chunky", "'flow_chunk'"),
     ),
     "unknown family": (
-        ("--config", "run.yaml", "--set", "family=pick-placed"),
+        ("--config", "run.yaml", "--set", "families=[pick-placed]"),
         3,
         ("pick-placed", "'pick-place'"),
     ),

@@ -306,7 +306,7 @@ def test_a_suite_that_is_not_there_is_one_clear_error(coda: Coda, case: str) -> 
 
 def test_every_command_is_in_the_manual(coda: Coda) -> None:
     manual = (ROOT / "docs" / "commands.md").read_text()
-    for group in ("envs", "suites", "scene", "memory"):
+    for group in ("envs", "suites", "scene", "potential", "memory"):
         told = coda(group, "--help").out
         for name in told.partition("{")[2].partition("}")[0].split(","):
             assert f"`coda {group} {name}" in manual

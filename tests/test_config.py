@@ -83,7 +83,8 @@ def test_a_configuration_is_frozen() -> None:
 @pytest.mark.parametrize("key", LEAVES)
 def test_a_misspelt_key_is_named_with_its_line_and_the_right_one(tmp_path: Path, key: str) -> None:
     *groups, name = key.split(".")
-    wrong = name[:-1] + "qq"
+    # Of three letters, two wrong ones would leave nothing to recognise.
+    wrong = name[:-1] + ("qq" if len(name) > 3 else "q")
     text = "".join(f"{'  ' * i}{g}:\n" for i, g in enumerate(groups))
     text += f"{'  ' * len(groups)}{wrong}: 1\n"
     with pytest.raises(ConfigError) as caught:
@@ -107,7 +108,12 @@ def test_a_misspelt_key_is_named_with_its_line_and_the_right_one(tmp_path: Path,
         ("rounds: true\n", ("rounds", "True", "a whole number")),
         ("rounds: 1.5\n", ("rounds", "1.5", "a whole number")),
         ("rounds: -1\n", ("rounds", "-1", "greater than or equal to 0")),
-        ("strategy: codaa\n", ("strategy", "'codaa'", "'sft', 'uniform' or 'coda'")),
+        ("families: []\n", ("line 1", "families", "[]", "at least one")),
+        ("families: pick-place\n", ("families", "'pick-place'", "a list")),
+        ("families: [a, b, a]\n", ("families", "'a', 'b', 'a'", "each family once")),
+        ("families: [a, '']\n", ("families.1", "''", "not empty")),
+        ("seed: 1\nfamily: a\n", ("line 2", "'family'", "now families: [pick-place]")),
+        ("strategy: codaa\n", ("strategy", "'codaa'", "'sft', 'uniform', 'graded' or 'coda'")),
         ("control_hz: 15\n", ("control_hz", "15", "10 or 20")),
         ("collect: {wide_share: 0.2}\n", ("collect.wide_share", "0.2", "0.5")),
         ("demonstrations: {noise: .nan}\n", ("demonstrations.noise", "nan", "finite")),
@@ -149,6 +155,13 @@ def test_a_few_aliases_cannot_stand_for_billions_of_entries(tmp_path: Path) -> N
 def test_a_bad_override_is_named(tmp_path: Path, override: str) -> None:
     with pytest.raises(ConfigError, match="--set"):
         load(tmp_path, "", override)
+
+
+def test_the_old_name_of_a_setting_is_answered_with_the_new_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--set: 'family'.*now families: \[pick-place\]"):
+        load(tmp_path, "", "family=articulated")
+    config = load(tmp_path, "families: [a]\n", "families=[pick-place, articulated]")
+    assert config.families == ("pick-place", "articulated")
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,10 @@ def test_evaluation_never_uses_a_seed_that_training_can_draw() -> None:
 def test_start_states_do_not_depend_on_how_many_episodes_are_run() -> None:
     """So 4 and 200 episodes, or two policies, are compared on the same starts."""
     jobs = suite_jobs(FAMILY, "ood-dev", 8)
-    with RolloutPool(EnvSpec("pick-place")) as pool:
-        _, few = evaluate(pool, ActorSpec(WEAK), jobs[:3], "ood-dev")
-        _, many = evaluate(pool, ActorSpec(WEAK), jobs, "ood-dev")
-        _, other = evaluate(pool, ActorSpec(WEAK, {"lessons": 0}), jobs, "ood-dev")
+    with RolloutPool(EnvSpec()) as pool:
+        _, few = evaluate(pool, ActorSpec(WEAK), jobs[:3], "pick-place", "ood-dev")
+        _, many = evaluate(pool, ActorSpec(WEAK), jobs, "pick-place", "ood-dev")
+        _, other = evaluate(pool, ActorSpec(WEAK, {"lessons": 0}), jobs, "pick-place", "ood-dev")
     for a, b, c in zip(few, many, other, strict=False):
         for key, values in a.observations.items():
             assert values[0].tobytes() == b.observations[key][0].tobytes()
@@ -62,7 +62,7 @@ def test_start_states_do_not_depend_on_how_many_episodes_are_run() -> None:
 
 
 def test_a_rate_comes_with_n_and_wilsons_interval() -> None:
-    result = SuiteResult("seed", (True,) * 3 + (False,) * 7)
+    result = SuiteResult("pick-place", "seed", (True,) * 3 + (False,) * 7)
     data = result.to_dict()
     assert (data["n"], data["successes"], data["rate"]) == (10, 3, 0.3)
     # Newcombe (1998), and R's prop.test(3, 10, correct = FALSE).
@@ -71,7 +71,7 @@ def test_a_rate_comes_with_n_and_wilsons_interval() -> None:
 
 
 def test_nothing_run_is_not_measured() -> None:
-    data = SuiteResult("seed", ()).to_dict()
+    data = SuiteResult("pick-place", "seed", ()).to_dict()
     assert data["rate"] is None
     assert data["interval95"] is None
 

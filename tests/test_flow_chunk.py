@@ -3,88 +3,20 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.spatial.transform import Rotation
+from policy_cases import PRESENT, SEEN, UNSEEN, table, text, world
 
 from coda_envs.env import ManipulationEnv
 from coda_envs.errors import ConfigError, PluginError, RunError
-from coda_envs.family import BUILT_IN, get_family
-from coda_envs.props import COLORS, SHAPES
-from coda_envs.sensing import N_SLOTS, SLOT_COLUMNS, object_table
+from coda_envs.sensing import N_SLOTS, object_table
 from coda_trainer.backbone import ChunkBatch, EncodingBackbone, ObsBatch, TrainableBackbone
 from coda_trainer.learning.behaviour_cloning import take_chunks, train_backbone
 from coda_trainer.policies.flow_chunk import FlowChunk
-from coda_trainer.policies.language import N_PHRASES, N_WORDS, WORDS, count_words, word_index
-from coda_trainer.policies.slot_reader import rotation_columns
-
-COLUMN = {name: i for i, name in enumerate(SLOT_COLUMNS)}
-PRESENT = COLUMN["present"]
-PAIRS = [(c, s) for c in ("red", "green", "blue", "yellow", "purple", "orange") for s in SHAPES[:3]]
-#: Every colour and every shape also occurs in the pairs that are seen.
-UNSEEN = [("red", "cube"), ("blue", "bar"), ("orange", "cylinder")]
-SEEN = [p for p in PAIRS if p not in UNSEEN]
-
-
-def text(instruction: str) -> np.ndarray:
-    raw = instruction.encode()
-    return np.frombuffer(raw.ljust(128, b"\0"), dtype=np.uint8)
-
-
-def table(objects: Sequence[tuple[str, str]], rng: np.random.Generator) -> np.ndarray:
-    """Objects at random places, in the order given, the other slots empty."""
-    rows = np.zeros((N_SLOTS, len(SLOT_COLUMNS)), dtype=np.float32)
-    for row, (color, shape) in zip(rows, objects, strict=False):
-        yaw = rng.uniform(-1, 1)
-        row[:3] = (*rng.uniform(-0.25, 0.25, 2), 0.02)
-        row[3:9] = (math.cos(yaw), math.sin(yaw), 0, -math.sin(yaw), math.cos(yaw), 0)
-        row[COLUMN["half_x"] :][:3] = rng.uniform(0.015, 0.03, 3)
-        row[COLUMN[f"is_{shape}"]] = 1.0
-        row[COLUMN["red"] :][:3] = COLORS[color]
-        row[PRESENT] = 1.0
-    return rows
-
-
-def world(
-    count: int, seed: int = 0, pairs: Sequence[tuple[str, str]] = SEEN
-) -> tuple[ChunkBatch, np.ndarray]:
-    """Reaching for the named one of three objects, and the slot it stands in.
-
-    Distractors share the target's colour or its shape, so both words are needed.
-    """
-    rng = np.random.default_rng(seed)
-    proprio, objects, words, actions, slots = [], [], [], [], []
-    for _ in range(count):
-        color, shape = pairs[int(rng.integers(len(pairs)))]
-        same_color = [p for p in PAIRS if p[0] == color and p[1] != shape]
-        same_shape = [p for p in PAIRS if p[1] == shape and p[0] != color]
-        others = [same_color[rng.integers(2)], same_shape[rng.integers(5)]]
-        rows = table([(color, shape), *others, ("white", "plate")], rng)
-        order = rng.permutation(N_SLOTS)
-        hand = np.array([*rng.uniform(-0.25, 0.25, 2), 0.2, math.pi, 0, 0, 0.04, -0.04])
-        chunk = np.zeros((8, 7))
-        chunk[:, :3] = np.clip(2 * (rows[0, :3] - hand[:3]), -1, 1)
-        chunk[:, 6] = -1.0
-        proprio.append(hand)
-        objects.append(rows[order])
-        words.append(text(f"put the {color} {shape} on the plate"))
-        actions.append(chunk)
-        slots.append(int(np.flatnonzero(order == 0)[0]))
-    obs = {
-        "proprio": np.array(proprio, dtype=np.float32),
-        "objects": np.array(objects).reshape(count, -1),
-        "instruction": np.array(words),
-    }
-    valid = np.ones((count, 8), dtype=bool)
-    return ChunkBatch(obs, np.array(actions, dtype=np.float32), valid), np.array(slots)
 
 
 def small(seed: int = 0) -> FlowChunk:
@@ -308,24 +240,6 @@ def test_pairs_of_words_never_seen_together_still_find_their_object(
     assert (nearest == slots).mean() > 0.9
 
 
-def test_an_untrained_reader_already_points_at_what_the_family_names() -> None:
-    env = ManipulationEnv("pick-place", within="generator")
-    backbone = FlowChunk(width=8)
-    schema = env.family.schema
-    for seed in range(12):
-        scene = env.family.sample(np.random.default_rng(seed), "generator", "ood")
-        obs, _ = env.reset(seed=seed, options={"scene": scene})
-        objects = object_table(obs["objects"])
-        counts = torch.from_numpy(count_words(obs["instruction"][None]))
-        with torch.inference_mode():
-            match = backbone.module.reader.match(torch.from_numpy(objects[None]), counts)[0].numpy()
-        for phrase, role in enumerate(("target", "receptacle")):
-            place = env.features[schema.role_offset(role) + 1 :][:3]
-            gaps = np.linalg.norm(objects[:, :3] - place, axis=1) + 9 * (objects[:, PRESENT] == 0)
-            assert match[phrase, gaps.argmin()] > 0.9, scene.task.instruction
-    env.close()
-
-
 def test_a_real_observation_is_accepted_alone_and_in_a_batch() -> None:
     env = ManipulationEnv("pick-place")
     obs, _ = env.reset(seed=0)
@@ -347,48 +261,3 @@ def test_a_hand_turned_by_half_a_turn_is_read_the_same_from_either_side() -> Non
         backbone.sample(with_rows(obs, proprio=other), seed=0),
         atol=1e-4,
     )
-
-
-@settings(deadline=None)
-@given(st.lists(st.floats(-3, 3), min_size=3, max_size=3))
-def test_rotation_columns_agree_with_scipy(vector: list[float]) -> None:
-    columns = rotation_columns(torch.tensor([vector], dtype=torch.float32))[0].numpy()
-    matrix = Rotation.from_rotvec(vector).as_matrix()
-    np.testing.assert_allclose(columns, np.concatenate((matrix[:, 0], matrix[:, 1])), atol=1e-5)
-
-
-def test_words_are_counted_in_the_phrase_they_stand_in() -> None:
-    counts = count_words(
-        np.stack([text("Put the red cube on the plate."), text("onto the plate, put the red cube")])
-    )
-    assert counts.shape == (2, N_PHRASES, N_WORDS)
-    for row in counts:
-        assert row[0, word_index("red")] == row[0, word_index("cube")] == 1
-        assert row[1, word_index("plate")] == 1
-        assert row[1, word_index("red")] == 0
-
-
-def test_unknown_words_share_fixed_buckets() -> None:
-    assert word_index("grey") == word_index("gray") < len(WORDS)
-    # Pinned: a checkpoint's buckets must mean the same in every process.
-    assert [word_index(w) - len(WORDS) for w in ("teapot", "wobbly", "ünder")] == [2, 3, 2]
-    assert count_words(np.full((1, 128), 0xFF, np.uint8)).sum() >= 0
-
-
-@settings(deadline=None)
-@given(st.binary(max_size=128))
-def test_any_bytes_can_be_an_instruction(raw: bytes) -> None:
-    counts = count_words(np.frombuffer(raw.ljust(128, b"\0"), np.uint8)[None])
-    assert counts.shape == (1, N_PHRASES, N_WORDS)
-    assert np.isfinite(counts).all()
-
-
-def test_every_word_of_every_family_is_in_the_vocabulary() -> None:
-    assert len(set(WORDS)) == len(WORDS)
-    for family in (get_family(name) for name in BUILT_IN):
-        rng = np.random.default_rng(0)
-        for _ in range(150):
-            task = family.sample(rng, "generator").task
-            for text in (task.instruction, *task.paraphrases):
-                unknown = set(re.findall(r"\w+", text.lower())) - set(WORDS)
-                assert not unknown, (family.name, text)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import process, strict
-from tiny_run import WEAK, contents, events, metrics, quiet, results, tiny
+from command_line import process
+from tiny_run import WEAK, contents, events, metrics, quiet, replayed, results, tiny
 
 from coda_envs.family import get_family
 from coda_envs.scene import parse_scene
@@ -32,7 +32,7 @@ def test_a_run_folder_holds_what_the_documentation_says(finished: Path) -> None:
     assert load_run_config(finished) == tiny()
     rounds = sorted(p.name for p in (finished / "checkpoints").iterdir())
     assert rounds == ["round_000", "round_001"]
-    assert (finished / "frames" / "success.png").read_bytes().startswith(b"\x89PNG")
+    assert (finished / "frames" / "pick-place_success.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_weakness_becomes_a_mode_and_training_removes_it(finished: Path) -> None:
@@ -73,8 +73,7 @@ def test_success_has_n_an_interval_and_a_paired_gain(finished: Path) -> None:
 def test_training_never_sees_controls_probes_tests_or_held_out_scenes(finished: Path) -> None:
     found = results(finished)
     (entry,) = found["modes"]
-    file = finished / "checkpoints" / "round_001" / "replay" / "replay.json"
-    replay = strict(file.read_text())
+    replay = replayed(finished, "pick-place")
     records = [r for part in replay["parts"].values() for r in part["records"]]
     assert {r["source"] for r in records} == {
         "demonstration", "explore", "wide", entry["mode"]["id"],
@@ -100,11 +99,11 @@ def test_training_never_sees_controls_probes_tests_or_held_out_scenes(finished: 
 def test_events_say_what_the_metrics_say(finished: Path) -> None:
     shown = events(finished)
     rates = [r["rate"] for r in metrics(finished) if r.get("suite") == "ood-dev"]
-    assert shown["evaluation/ood-dev/rate"] == [
+    assert shown["evaluation/pick-place/ood-dev/rate"] == [
         (0, pytest.approx(rates[0])), (100, pytest.approx(rates[1])),
     ]  # fmt: skip
     losses = [r["critic_loss"] for r in metrics(finished) if r["event"] == "block"]
-    assert shown["block/critic_loss"] == [
+    assert shown["block/pick-place/critic_loss"] == [
         (100, pytest.approx(losses[0])), (101, pytest.approx(losses[1])),
     ]  # fmt: skip
 

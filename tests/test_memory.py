@@ -60,6 +60,18 @@ def test_a_mode_is_kept_as_it_was_in_every_round(tmp_path: Path) -> None:
         assert [m.id for m in memory.modes()] == [mode.id]
 
 
+def test_modes_are_told_apart_by_family(tmp_path: Path) -> None:
+    with MemoryStore(tmp_path / "m.sqlite") as memory:
+        mode = fill(memory)
+        other = mode_of(diagnosis(family="stack-insert"), 2, interval=(0.027, 0.031))
+        memory.save_mode(2, other)
+        memory.save_mode(3, other.replaced(magnitude=0.5))
+        assert memory.modes() == [mode, other.replaced(magnitude=0.5)]
+        assert memory.modes(family="pick-place") == [mode]
+        assert memory.modes(family="stack-insert", at_round=2) == [other]
+        assert memory.modes(family="articulated") == []
+
+
 def test_programs_are_versioned_within_a_mode(tmp_path: Path) -> None:
     with MemoryStore(tmp_path / "m.sqlite") as memory:
         versions = [memory.add_program(r, "a", omega(h)) for r, h in enumerate((0.031, 0.030))]

@@ -59,6 +59,16 @@ def test_show_lists_the_modes_with_their_numbers(tmp_path: Path) -> None:
         assert words in text
 
 
+def test_modes_of_several_families_say_which(tmp_path: Path) -> None:
+    with MemoryStore(tmp_path / "memory.sqlite") as memory:
+        fill(memory)
+        assert "family" not in printed(view.show(tmp_path)[1])
+        memory.save_mode(2, mode_of(diagnosis(family="stack-insert"), 2, interval=(0.2, 0.4)))
+    text = printed(view.show(tmp_path)[1])
+    for word in ("family", "pick-place", "stack-insert"):
+        assert word in text
+
+
 def test_rounds_count_removals_and_returns() -> None:
     mode = lifecycle.judge(mode_of(diagnosis(), 0, interval=(0.0, 1.0)), 1, "refuted")
     mode = lifecycle.measure(mode, 2, Measurement((True,) * 64, ()))

@@ -44,9 +44,9 @@ def test_resuming_a_finished_run_changes_nothing_and_prints_it_again(
 MOMENTS = [
     pytest.param("update:20.", marks=pytest.mark.slow),
     pytest.param(".draft_000", marks=pytest.mark.slow),
-    pytest.param("round_001_control", marks=pytest.mark.slow),
-    pytest.param("round_001_block_1", marks=pytest.mark.slow),
-    pytest.param("round_001_probes", marks=pytest.mark.slow),
+    pytest.param("round_001_pick-place_control", marks=pytest.mark.slow),
+    pytest.param("round_001_pick-place_block_1", marks=pytest.mark.slow),
+    pytest.param("round_001_pick-place_probes", marks=pytest.mark.slow),
     ".draft_001",
 ]
 
@@ -77,7 +77,7 @@ def _events(run: Path) -> set[str]:
 def test_a_run_killed_twice_in_its_second_round_ends_the_same(tmp_path: Path) -> None:
     straight, run = tmp_path / "straight", tmp_path / "run"
     train(tiny(rounds=2), straight, reporter=quiet())
-    killed(tiny(rounds=2), run, "round_002_block_0")
+    killed(tiny(rounds=2), run, "round_002_pick-place_block_0")
     command = process(["train", "--resume", str(run)], tmp_path, {"KILL_AT": ".draft_002"})
     command.communicate(timeout=110)
     assert command.returncode == -signal.SIGKILL
@@ -98,7 +98,7 @@ def _empty(checkpoint: Path) -> None:
 
 DAMAGE: dict[str, Callable[[Path], None]] = {
     "largest file cut in half": _cut,
-    "replay deleted": lambda c: shutil.rmtree(c / "replay"),
+    "replay deleted": lambda c: shutil.rmtree(c / "families" / "pick-place" / "replay"),
     "folder empty": _empty,
 }
 

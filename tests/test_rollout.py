@@ -14,48 +14,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rollout_cases import ENV, jobs, same
 from tiny_run import WEAK
 
 from coda_envs.env import ManipulationEnv
 from coda_envs.errors import RunError
 from coda_envs.family import get_family
-from coda_envs.scene import Scene
 from coda_trainer.backbone import TrainableBackbone
 from coda_trainer.discovery import make_backbone
-from coda_trainer.episode import Episode
 from coda_trainer.learning import rollout
 from coda_trainer.learning.actor import ActorSpec
-from coda_trainer.learning.behaviour_cloning import chunk_arrays, train_backbone
-from coda_trainer.learning.exploration import ExplorationNoise
-from coda_trainer.learning.rollout import EnvSpec, Job, RolloutPool
+from coda_trainer.learning.rollout import Job, RolloutPool
 
 FAMILY = get_family("pick-place")
-ENV = EnvSpec("pick-place")
 ROOT = Path(__file__).parents[1]
-
-
-def scenes(count: int, seed: int = 0) -> list[Scene]:
-    rng = np.random.default_rng(seed)
-    return [FAMILY.sample(rng, "generator") for _ in range(count)]
-
-
-def jobs(count: int, seed: int = 0) -> list[Job]:
-    return [Job(s, 100 * seed + i, f"kind {i % 3}") for i, s in enumerate(scenes(count, seed))]
-
-
-@pytest.fixture(scope="module")
-def flow(tmp_path_factory: pytest.TempPathFactory) -> ActorSpec:
-    """The built-in policy after a few updates, with exploration noise."""
-    with RolloutPool(ENV) as pool:
-        episodes = pool.demonstrate(0.1, jobs(3, seed=9))
-    backbone = make_backbone("flow_chunk", seed=0)
-    assert isinstance(backbone, TrainableBackbone)
-    chunks = chunk_arrays(episodes, backbone.spec.horizon)
-    rng = np.random.default_rng(0)
-    train_backbone(backbone, chunks, updates=5, batch_size=16, rng=rng)
-    folder = tmp_path_factory.mktemp("flow")
-    backbone.save(folder)
-    return ActorSpec("flow_chunk", folder=folder, noise=ExplorationNoise())
 
 
 @pytest.fixture
@@ -68,20 +40,6 @@ def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
 def two() -> Iterator[RolloutPool]:
     with RolloutPool(ENV, workers=2) as pool:
         yield pool
-
-
-def same(one: list[Episode], other: list[Episode]) -> None:
-    """Both hold the same episodes, to the last byte."""
-    assert len(one) == len(other)
-    for a, b in zip(one, other, strict=True):
-        assert (a.scene.id, a.seed, a.source) == (b.scene.id, b.seed, b.source)
-        for name in ("actions", "features", "rewards", "starts"):
-            assert getattr(a, name).tobytes() == getattr(b, name).tobytes(), name
-        assert a.observations.keys() == b.observations.keys()
-        for key in a.observations:
-            assert a.observations[key].tobytes() == b.observations[key].tobytes(), key
-        outcome = ("terminated", "truncated", "success", "failure")
-        assert all(getattr(a, n) == getattr(b, n) for n in outcome)
 
 
 @pytest.mark.usefixtures("small_units")
@@ -182,7 +140,9 @@ def test_a_worker_that_is_killed_is_an_error_with_a_remedy(flow: ActorSpec) -> N
 
 _ORPHANS = """
 import os, signal
-from tests.test_rollout import ENV, RolloutPool, jobs, rollout
+from rollout_cases import ENV, jobs
+from coda_trainer.learning import rollout
+from coda_trainer.learning.rollout import RolloutPool
 
 if __name__ == "__main__":
     rollout.UNIT = 1

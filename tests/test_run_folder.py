@@ -40,7 +40,7 @@ def test_a_new_run_says_what_it_was_made_of(run: RunFolder) -> None:
     assert load_run_config(run.path) == tiny(seed=7)
     manifest = strict((run.path / "manifest.json").read_text())
     assert manifest["seed"] == 7
-    assert manifest["family"] == "pick-place"
+    assert manifest["families"] == ["pick-place"]
     assert set(manifest["versions"]) >= {"python", "coda-robotics", "mujoco", "numpy", "torch"}
     assert manifest["commit"]
     assert "mujoco" in manifest["engine"]
@@ -117,15 +117,15 @@ def test_a_round_that_is_done_again_leaves_no_trace_of_the_first_time(run: RunFo
     scenes = [get_family("pick-place").sample(rng) for _ in range(3)]
     for round in (1, 2):
         run.append_metrics({"round": round, "event": "x"})
-        run.append_scenes(round, "wide", scenes[:round])
-        run.append_scenes(round, "own", scenes[2:])
+        run.append_scenes(round, "pick-place", "wide", scenes[:round])
+        run.append_scenes(round, "pick-place", "own", scenes[2:])
     for name in ("results.json", "report.txt"):
         (run.path / name).write_text("old")
-    kept = load_library(run.path / "scenes" / "round_001.jsonl")
+    kept = load_library(run.path / "scenes" / "pick-place" / "round_001.jsonl")
     assert [s.id for s in kept] == [scenes[0].id, scenes[2].id]
     run.forget_after(1)
     assert [r["round"] for r in run.metrics()] == [1]
-    assert [p.name for p in (run.path / "scenes").iterdir()] == ["round_001.jsonl"]
+    assert [p.name for p in (run.path / "scenes").glob("*/*")] == ["round_001.jsonl"]
     assert not (run.path / "results.json").exists()
     assert not (run.path / "report.txt").exists()
 

@@ -15,13 +15,15 @@ from tiny_run import quiet, tiny
 
 from coda_envs.errors import ConfigError
 from coda_envs.family import get_family
+from coda_envs.programs.potential import PotentialProgram
 from coda_envs.scene import Scene
 from coda_envs.text2potential import Potential, compile_program
 from coda_trainer.learning.chunk_critic import NoPotential
 from coda_trainer.learning.rollout import EnvSpec, RolloutPool
 from coda_trainer.memory.store import MemoryStore
-from coda_trainer.rounds.context import RoundContext, RunState
+from coda_trainer.rounds.context import ProgramState, RoundContext, RunContext, RunState
 from coda_trainer.rounds.policy import make_policy
+from coda_trainer.rounds.refining import potential_in_force
 from coda_trainer.rounds.run_folder import RunFolder
 from coda_trainer.strategies import STRATEGIES, make_strategy
 from coda_trainer.strategies.base import OWN, RoundPlan, wide_scenes
@@ -39,10 +41,11 @@ def make(tmp_path: Path) -> Iterator[Make]:
             config = tiny(**changes)
             run = RunFolder.create(tmp_path / f"run_{len(list(tmp_path.iterdir()))}", config, {})
             stack.callback(run.close)
-            pool = stack.enter_context(RolloutPool(EnvSpec(config.family, config.control_hz)))
+            pool = stack.enter_context(RolloutPool(EnvSpec(config.control_hz)))
             memory = stack.enter_context(MemoryStore(run.memory))
             state = RunState(make_policy(config.backbone, config.seed, learns=True))
-            return RoundContext(config, FAMILY, round, run, pool, memory, quiet(), state, scene)
+            parts = (run, pool, memory, quiet(), state, scene)
+            return RunContext(config, (FAMILY,), round, *parts).of(FAMILY)
 
         yield context
 
@@ -77,7 +80,7 @@ def test_uniform_draws_from_the_whole_range_outside_the_held_out_regions(make: M
 
 
 def test_the_signal_decides_what_uniform_pays_for(make: Make) -> None:
-    shaped = make_strategy("uniform").plan(make(signal="shaped")).potential
+    shaped = make_strategy("uniform").plan(make(signal="text2potential")).potential
     assert isinstance(shaped, Potential)
     assert shaped.program == FAMILY.template
     assert isinstance(make_strategy("uniform").plan(make(signal="sparse")).potential, NoPotential)
@@ -86,8 +89,8 @@ def test_the_signal_decides_what_uniform_pays_for(make: Make) -> None:
 def test_every_accepted_scene_and_every_proposal_is_on_record(make: Make) -> None:
     context = make()
     plan = make_strategy("uniform").plan(context)
-    lines = (context.run.path / "scenes" / "round_001.jsonl").read_text().splitlines()
-    kept = [strict(line) for line in lines]
+    file = context.run.path / "scenes" / "pick-place" / "round_001.jsonl"
+    kept = [strict(line) for line in file.read_text().splitlines()]
     assert [k["scene"] for k in kept] == [s.to_dict() for s in plan.scenes["wide"]]
     traces = context.memory.records("traces")
     accepted = [t["scene_id"] for t in traces if t["outcome"] == "accepted"]
@@ -166,6 +169,67 @@ def _confirmed(context: RoundContext) -> list[Any]:
         for row in context.memory.records("diagnoses")
         if row["sequence"] in control["diagnoses"]
     ]
+
+
+def test_graded_is_wide_by_measured_magnitudes(make: Make) -> None:
+    context = make(strategy="graded")
+    plan = make_strategy("graded").plan(context)
+    assert plan.weights == {"wide": 1.0}
+    assert {FAMILY.region(s) for s in plan.scenes["wide"]} == {"generator"}
+    assert {e.source for e in plan.episodes} == {"wide"}
+    assert [r for r in context.run.metrics() if r["event"] == "magnitudes"]
+    assert context.memory.modes() == []
+
+
+def test_without_omega_the_scenes_stay_wide_and_the_tools_reach_those_that_show_the_mode(
+    make: Make,
+) -> None:
+    context = make(coda={"omega": False, "graded": False}, collect={"scenes": 24})
+    plan = make_strategy("coda").plan(context)
+    (mode,) = context.memory.modes()
+    assert mode.interval is not None
+    assert set(plan.scenes) == {"wide", mode.id}
+    low, high = mode.interval
+    for source, scenes in plan.scenes.items():
+        for scene in scenes:
+            inside = low <= float(scene.values["attributes.target.size"]) <= high
+            assert inside == (source == mode.id)
+    # As many of each as were drawn: the distribution is that of uniform.
+    counts = {source: len(scenes) for source, scenes in plan.scenes.items()}
+    assert sum(counts.values()) == 24
+    assert plan.weights == pytest.approx({s: n / 24 for s, n in counts.items()})
+    assert plan.replay_weights[mode.id] > 1
+    assert isinstance(plan.potential, Potential)
+    assert plan.potential.program == compile_program(FAMILY.template, _confirmed(context))
+
+
+def test_without_phi_the_scenes_aim_at_the_mode_and_nothing_else_does(make: Make) -> None:
+    context = make(coda={"phi": False, "graded": False})
+    plan = make_strategy("coda").plan(context)
+    (mode,) = context.memory.modes()
+    assert plan.weights == pytest.approx({"wide": 0.5, mode.id: 0.5})
+    assert plan.replay_weights == plan.noise == {}
+    assert isinstance(plan.potential, Potential)
+    assert plan.potential.program == FAMILY.template
+
+
+def test_a_refined_potential_stays_while_the_diagnoses_are_the_same(make: Make) -> None:
+    context = make(strategy="uniform")
+    potential = potential_in_force(context, ())
+    assert isinstance(potential, Potential)
+    assert context.state.program == ProgramState(FAMILY.template, FAMILY.template)
+    data = FAMILY.template.to_dict()
+    data["stages"][0]["weight"] *= 2
+    refined = PotentialProgram.parse(data)
+    context.state.program = ProgramState(FAMILY.template, refined)
+    again = potential_in_force(context, ())
+    assert isinstance(again, Potential)
+    assert again.program == refined
+    # Where the diagnoses give another program than the one that was refined, it starts anew.
+    context.state.program = ProgramState(refined, refined)
+    anew = potential_in_force(context, ())
+    assert isinstance(anew, Potential)
+    assert anew.program == FAMILY.template
 
 
 def test_coda_without_failures_is_wide(make: Make) -> None:

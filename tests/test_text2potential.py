@@ -122,6 +122,11 @@ def test_a_role_that_the_scene_lacks_gives_nothing() -> None:
         ({"term": "contact", "roles": ["gripper", "table"]}, "at least one of them an object"),
         ({"term": "contact", "roles": ["distractor_1", "distractor_2"]}, "not recorded"),
         ({"term": "grasped", "roles": ["target"], "scale": 1.0}, "scale"),
+        ({"term": "distance", "roles": ["gripper", "target"], "scale": 5.0}, "0.01 to 1 m"),
+        ({"term": "height", "roles": ["target"], "scale": 0.001}, "0.01 to 0.5 m"),
+        ({"term": "upright", "roles": ["target"], "scale": 57.0}, "0.05 to 3.14159 rad"),
+        ({"term": "height", "roles": ["target", "receptacle", "target"]}, "1 or 2 roles"),
+        ({"term": "inside_fraction", "roles": ["target", "recptacle"]}, "mean 'receptacle'"),
     ],
 )
 def test_a_term_that_cannot_be_measured_is_refused(data: dict[str, object], named: str) -> None:
@@ -134,7 +139,7 @@ def test_a_term_that_cannot_be_measured_is_refused(data: dict[str, object], name
     ("gate", "named"),
     [
         ({"predicate": "graspd", "roles": ["target"]}, "did you mean 'grasped'"),
-        ({"predicate": "over", "roles": ["target"]}, "2 role"),
+        ({"predicate": "over", "roles": ["target"]}, "over(role, receptacle)"),
         ({"predicate": "near", "roles": ["receptacel"]}, "did you mean 'receptacle'"),
         ({"any": [{"all": [{"predicate": "nope"}]}]}, "'nope'"),
     ],
@@ -143,6 +148,32 @@ def test_a_gate_with_unknown_names_is_refused(gate: dict[str, object], named: st
     with pytest.raises(ProgramError, match="stage 'reach'") as caught:
         compile_potential(_with(gate=gate), SCHEMA)
     assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("node", "named"),
+    [
+        ({"term": "distnce", "roles": ["gripper", "target"]}, "did you mean 'distance'"),
+        ({"op": "meen", "of": [{"term": "stable", "roles": ["target"]}]}, "did you mean 'mean'"),
+        ({"op": "min", "of": [{"term": "uprigth", "roles": ["target"]}]}, "mean 'upright'"),
+        ({"roles": ["target"]}, "term"),
+        ({"op": "not", "of": [{"term": "stable"}, {"term": "stable"}]}, "exactly one"),
+    ],
+)
+def test_a_misspelt_term_or_operation_is_refused_where_it_is(
+    node: dict[str, object], named: str
+) -> None:
+    with pytest.raises(ProgramError, match=r"stages\.0\.progress") as caught:
+        _with(progress=node)
+    assert named in str(caught.value)
+
+
+def test_every_scale_has_its_default_within_its_range() -> None:
+    for spec in REGISTRY.values():
+        low, high = spec.scales
+        assert bool(spec.unit) == (0.0 < low < high)
+        if spec.default_scale is not None:
+            assert low <= spec.default_scale <= high
 
 
 def test_every_term_of_the_schema_is_registered() -> None:

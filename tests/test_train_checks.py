@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import strict
-from tiny_run import quiet, results, resume, tiny
+from tiny_run import quiet, replayed, results, resume, tiny
 
 from coda_envs.errors import CodaError, HeldOutError, PluginError, SceneError
 from coda_envs.factors import Region
@@ -27,8 +27,7 @@ def test_a_scene_of_ones_own_is_shown_trained_on_and_measured(tmp_path: Path) ->
     run = tmp_path / "run"
     train(tiny(strategy="uniform"), run, scene=scene, reporter=quiet())
     assert [s["suite"] for s in results(run)["suites"]] == ["seed", "ood-dev", "own"]
-    file = run / "checkpoints" / "round_001" / "replay" / "replay.json"
-    parts = strict(file.read_text())["parts"]
+    parts = replayed(run, "pick-place")["parts"]
     own = [r for r in parts["rollouts"]["records"] if r["source"] == "own"]
     assert own
     assert {r["scene"] for r in own} == {scene.id}
@@ -87,7 +86,7 @@ def test_a_scene_of_another_family_is_refused(tmp_path: Path) -> None:
     ("setting", "code", "words"),
     [
         ("diagnosis.diagnostician=trce", 2, "did you mean 'trace'"),
-        ("family=pick-plac", 3, "did you mean 'pick-place'"),
+        ("families=[pick-place, pick-plac]", 3, "did you mean 'pick-place'"),
         ("strategy=codda", 2, "coda"),
         ("backbone.options={lessons: many}", 2, "lessons"),
     ],
@@ -121,7 +120,11 @@ _LEARNS = "def update(self, b, w): ...\n    def save(self, f): ...\n    def load
     [
         ("trainable=False", "", "cannot be trained"),
         ("trainable=True, state_keys=('joints',)", _LEARNS, "'joints'"),
-        ("trainable=True, images={'wrist': (64, 64, 3)}", _LEARNS, "'wrist'"),
+        (
+            "trainable=True, state_keys=('proprio',), images={'wrist': (64, 48, 3)}",
+            _LEARNS,
+            "'wrist'",
+        ),
         ("trainable=True, state_keys=('proprio',), action_dim=8", _LEARNS, "8"),
         ("trainable=True", _LEARNS, "nothing to read"),
     ],

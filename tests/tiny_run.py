@@ -42,7 +42,7 @@ def tiny(**changes: Any) -> RunConfig:
     """The tiny configuration; a group of settings is merged, anything else replaced."""
     data: dict[str, Any] = dict(TINY)
     for name, value in changes.items():
-        data[name] = {**data[name], **value} if isinstance(value, dict) else value
+        data[name] = {**data.get(name, {}), **value} if isinstance(value, dict) else value
     return RunConfig.model_validate(data)
 
 
@@ -59,6 +59,15 @@ def results(run: Path) -> dict[str, Any]:
 
 def metrics(run: Path) -> list[dict[str, Any]]:
     return [strict(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def replayed(run: Path, family: str) -> dict[str, Any]:
+    """What a family's replay holds after the run's last round, without the arrays."""
+    last = sorted((run / "checkpoints").glob("round_*"))[-1]
+    found: dict[str, Any] = strict(
+        (last / "families" / family / "replay" / "replay.json").read_text()
+    )
+    return found
 
 
 def contents(run: Path) -> dict[str, bytes]:

@@ -2,8 +2,9 @@
 
 It knows how to pick and place, but freezes above a target wider than ``WIDE`` until it has had
 ``lessons`` updates. So a round finds a real difficulty mode within seconds, and training removes
-it. With ``KILL_AT`` in the environment it kills its process when it is saved into a folder whose
-path holds that text, at ``update:N.``, or at the first ``load:``.
+it. In scenes of other families, which have no place to put things on, it holds still. With
+``KILL_AT`` in the environment it kills its process when it is saved into a folder whose path holds
+that text, at ``update:N.``, or at the first ``load:``.
 """
 
 from __future__ import annotations
@@ -77,6 +78,9 @@ class WeakPolicy:
         self.updates = json.loads((folder / "weak.json").read_text())["updates"]
 
     def _act(self, proprio: np.ndarray, objects: np.ndarray, instruction: np.ndarray) -> np.ndarray:
+        shapes = objects[:, COLUMN["is_plate"]] + objects[:, COLUMN["is_tray"]]
+        if not (shapes * objects[:, COLUMN["present"]]).any():
+            return np.zeros(7)
         state = _state(proprio, objects, decode_instruction(instruction))
         action = FAMILY.expert().act(state)  # type: ignore[arg-type]
         view = state.features

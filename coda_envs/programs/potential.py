@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from coda_envs.errors import ProgramError
+from coda_envs.errors import ProgramError, short, suggest
 from coda_envs.programs.base import ProgramData
 
 TermName = Literal[
@@ -26,8 +26,10 @@ TermName = Literal[
     "stable",
 ]
 
+OpName = Literal["min", "max", "mean", "product", "not"]
+
 #: Deepest nesting of a progress tree or a gate.
-MAX_DEPTH = 6
+MAX_DEPTH = 8
 
 
 class Term(ProgramData):
@@ -41,12 +43,22 @@ class Term(ProgramData):
     roles: tuple[str, ...] = ()
     scale: float | None = Field(default=None, gt=0)
 
+    @field_validator("term", mode="before")
+    @classmethod
+    def _known(cls, name: Any) -> Any:
+        return _one_of("term", name, get_args(TermName))
+
 
 class Combine(ProgramData):
     """An inner node: ``min``, ``max``, ``mean`` or ``product`` of its parts, ``not`` of one."""
 
-    op: Literal["min", "max", "mean", "product", "not"]
+    op: OpName
     of: tuple[Progress, ...] = Field(min_length=1, max_length=8)
+
+    @field_validator("op", mode="before")
+    @classmethod
+    def _known(cls, name: Any) -> Any:
+        return _one_of("op", name, get_args(OpName))
 
     @model_validator(mode="after")
     def _not_takes_one(self) -> Combine:
@@ -55,7 +67,29 @@ class Combine(ProgramData):
         return self
 
 
-Progress = Annotated[Term | Combine, Field(union_mode="left_to_right")]
+def _one_of(what: str, name: Any, known: tuple[str, ...]) -> Any:
+    if name not in known:
+        word = name if isinstance(name, str) else ""
+        raise ValueError(f"unknown {what} {short(name)}; allowed: {suggest(word, known)}")
+    return name
+
+
+def _form(*keys: str) -> Discriminator:
+    """Tells the forms of a node apart by the key that each alone has; the first where none has it.
+
+    So an error speaks of the form that was meant, not of every form that there is.
+    """
+
+    def which(node: Any) -> str:
+        given = node if isinstance(node, Mapping) else getattr(node, "__dict__", {})
+        return next((key for key in keys if key in given), keys[0])
+
+    return Discriminator(which)
+
+
+Progress = Annotated[
+    Annotated[Term, Tag("term")] | Annotated[Combine, Tag("op")], _form("term", "op")
+]
 
 
 class Predicate(ProgramData):
@@ -77,7 +111,12 @@ class AnyOf(ProgramData):
     any: tuple[Gate, ...] = Field(min_length=1, max_length=8)
 
 
-Gate = Annotated[Predicate | AllOf | AnyOf, Field(union_mode="left_to_right")]
+Gate = Annotated[
+    Annotated[Predicate, Tag("predicate")]
+    | Annotated[AllOf, Tag("all")]
+    | Annotated[AnyOf, Tag("any")],
+    _form("predicate", "all", "any"),
+]
 
 
 class PotentialStage(ProgramData):
@@ -124,6 +163,24 @@ def read_program(given: str | Mapping[str, Any]) -> PotentialProgram:
         except (OSError, ValueError, RecursionError) as error:
             raise ProgramError(f"the potential {given!r} cannot be read: {error}.") from error
     return PotentialProgram.parse(given, "potential")
+
+
+def leaves(progress: Progress) -> Iterator[Term]:
+    """Every term of a progress tree, from left to right; one that occurs twice comes twice."""
+    if isinstance(progress, Term):
+        yield progress
+        return
+    for part in progress.of:
+        yield from leaves(part)
+
+
+def progress_text(node: Progress) -> str:
+    """A progress tree in words: ``mean(distance(gripper, target, 0.05), not height(target))``."""
+    if isinstance(node, Term):
+        scale = [] if node.scale is None else [f"{node.scale:g}"]
+        return f"{node.term}({', '.join([*node.roles, *scale])})"
+    inner = ", ".join(progress_text(part) for part in node.of)
+    return f"not {inner}" if node.op == "not" else f"{node.op}({inner})"
 
 
 def _depth(node: ProgramData) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 import numpy as np
@@ -70,6 +71,11 @@ class Potential:
     def stage(self, features: np.ndarray) -> np.ndarray:
         """Index ``[...]`` of the current stage; K where the goal holds."""
         return _current(self.gates(features))
+
+    def progress(self, features: np.ndarray) -> np.ndarray:
+        """Every stage's progress, whichever is the current one: ``[..., K]`` in [0, 1]."""
+        view = self._view(features)
+        return np.stack([progress(view) for progress in self._progress], axis=-1)
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
         """Φ ``[...]`` in [0, 1], float64."""
@@ -144,13 +150,19 @@ def _predicate(gate: Predicate, schema: FeatureSchema) -> Evaluator:
         )
     if len(gate.roles) != registered.arity:
         raise ProgramError(
-            f"predicate {gate.predicate!r} got the roles {gate.roles!r}.",
-            allowed=f"{registered.arity} role(s)",
+            f"predicate {gate.predicate!r} got {len(gate.roles)} roles: {gate.roles!r}.",
+            allowed=f"{registered.arity} role(s), as in {_usage(registered)}",
         )
     for role in gate.roles:
         schema.role_offset(role)
     function, roles = registered.function, gate.roles
     return lambda view: np.asarray(function(view, *roles))
+
+
+def _usage(predicate: predicates.Predicate) -> str:
+    """How a predicate is written: ``over(role, receptacle)``."""
+    _, *roles = inspect.signature(predicate.function).parameters
+    return f"{predicate.name}({', '.join(roles)})"
 
 
 def _progress(node: Progress, schema: FeatureSchema) -> Evaluator:

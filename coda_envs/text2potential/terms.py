@@ -16,7 +16,7 @@ import numpy as np
 from coda_envs import predicates
 from coda_envs.errors import ProgramError, suggest
 from coda_envs.features import FeatureSchema
-from coda_envs.predicates import REST_SPEED, REST_SPIN
+from coda_envs.predicates import OPEN, REST_SPEED, REST_SPIN, SHUT
 from coda_envs.programs.potential import Term
 from coda_envs.view import View
 
@@ -115,11 +115,12 @@ def inside_fraction(view: View, roles: tuple[str, ...], scale: None) -> np.ndarr
 
 
 def joint_fraction(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
-    """Opening of the role's joint as a share of its travel: 0 shut, 1 open; the other way round
-    where the task asks to shut it.
+    """How far the role's joint is open: 0 shut, 1 from where it counts as open on; the other way
+    round where the task asks to shut it.
     """
     opening = view.of(roles[0], "opening")
-    return _clip(np.where(view.of(roles[0], "to_shut") > 0.5, 1.0 - opening, opening))
+    shut = (1.0 - opening) / (1.0 - SHUT)
+    return _clip(np.where(view.of(roles[0], "to_shut") > 0.5, shut, opening / OPEN))
 
 
 def insertion_depth(view: View, roles: tuple[str, ...], scale: None) -> np.ndarray:
@@ -136,32 +137,54 @@ def insertion_depth(view: View, roles: tuple[str, ...], scale: None) -> np.ndarr
     return np.where(deep & (np.sqrt(x * x + y * y) < reach), share, 0.0)
 
 
+#: What a role of a term may be.
+ROLE, ROLE_OR_GRIPPER = "a role", "a role or gripper"
+ROLE_OR_TOUCHING = "a role, gripper or table"
+
+
 @dataclass(frozen=True)
 class TermSpec:
-    """A registered term: its function, how many roles it takes, and its scale.
+    """A registered term: its function, the roles it takes, and its scale.
 
-    ``default_scale`` (in ``unit``) is used where a program gives none; ``unit`` is empty where
-    the term takes no scale.
+    ``roles``: what each may be, in order; the last ``optional`` of them may be left out.
+    ``default_scale`` (in ``unit``; None: half the object's yaw period) is used where a program
+    gives none, and a scale given must lie in ``scales``. ``unit`` is empty where the term takes no
+    scale.
     """
 
     function: Callable[..., np.ndarray]
-    arity: tuple[int, ...]
+    roles: tuple[str, ...]
+    optional: int = 0
     unit: str = ""
     default_scale: float | None = None
+    scales: tuple[float, float] = (0.0, 0.0)
 
+    @property
+    def arity(self) -> str:
+        """How many roles, in words: ``1 or 2 roles (a role, a role)``."""
+        most = len(self.roles)
+        numbers = " or ".join(str(n) for n in range(most - self.optional, most + 1))
+        return f"{numbers} role{'s' * (most > 1)} ({', '.join(self.roles)})"
+
+
+#: Least and largest scales: below the least a term is a step that no approach can follow, above
+#: the largest it hardly changes anywhere on the table. Lengths in metres, angles in radians.
+LENGTHS = (0.01, 1.0)
+HEIGHTS = (0.01, 0.5)
+ANGLES = (0.05, math.pi)
 
 REGISTRY: Mapping[str, TermSpec] = {
-    "distance": TermSpec(distance, (2,), "m", 0.30),
-    "height": TermSpec(height, (1, 2), "m", 0.10),
-    "alignment": TermSpec(alignment, (1,), "rad", None),
-    "upright": TermSpec(upright, (1,), "rad", math.pi / 2),
-    "contact": TermSpec(contact, (2,)),
-    "grasped": TermSpec(grasped, (1,)),
-    "released": TermSpec(released, (1,)),
-    "stable": TermSpec(stable, (1,)),
-    "inside_fraction": TermSpec(inside_fraction, (2,)),
-    "joint_fraction": TermSpec(joint_fraction, (1,)),
-    "insertion_depth": TermSpec(insertion_depth, (2,)),
+    "distance": TermSpec(distance, (ROLE_OR_GRIPPER, ROLE_OR_GRIPPER), 0, "m", 0.30, LENGTHS),
+    "height": TermSpec(height, (ROLE, ROLE), 1, "m", 0.10, HEIGHTS),
+    "alignment": TermSpec(alignment, (ROLE,), 0, "rad", None, ANGLES),
+    "upright": TermSpec(upright, (ROLE,), 0, "rad", math.pi / 2, ANGLES),
+    "contact": TermSpec(contact, (ROLE_OR_TOUCHING, ROLE_OR_TOUCHING)),
+    "grasped": TermSpec(grasped, (ROLE,)),
+    "released": TermSpec(released, (ROLE,)),
+    "stable": TermSpec(stable, (ROLE,)),
+    "inside_fraction": TermSpec(inside_fraction, (ROLE, ROLE)),
+    "joint_fraction": TermSpec(joint_fraction, (ROLE,)),
+    "insertion_depth": TermSpec(insertion_depth, (ROLE, ROLE)),
 }
 
 
@@ -169,21 +192,15 @@ def resolve(term: Term, schema: FeatureSchema) -> Callable[[View], np.ndarray]:
     """The function View → ``[...]`` of one term, with names, roles and scale checked.
 
     Raises :class:`ProgramError` on a wrong number of roles, an unknown role, a pair of roles whose
-    touch is not recorded, or a scale on a term that takes none.
+    touch is not recorded, a scale on a term that takes none, or one outside its range.
     """
     spec = REGISTRY[term.term]
-    if len(term.roles) not in spec.arity:
+    if not len(spec.roles) - spec.optional <= len(term.roles) <= len(spec.roles):
         raise ProgramError(
-            f"term {term.term!r} got the roles {term.roles!r}.",
-            allowed=f"{' or '.join(map(str, spec.arity))} role(s)",
+            f"term {term.term!r} got {len(term.roles)} roles: {term.roles!r}.", allowed=spec.arity
         )
     _check_roles(term, schema)
-    if term.scale is not None and not spec.unit:
-        raise ProgramError(
-            f"term {term.term!r} got the scale {term.scale:g}.",
-            allowed="no scale",
-            remedy="leave the scale out",
-        )
+    _check_scale(term, spec)
     scale = spec.default_scale if term.scale is None else term.scale
     function, roles = spec.function, term.roles
     owners = [r for r in roles if r in schema.roles]
@@ -195,6 +212,23 @@ def resolve(term: Term, schema: FeatureSchema) -> Callable[[View], np.ndarray]:
         return value
 
     return evaluate
+
+
+def _check_scale(term: Term, spec: TermSpec) -> None:
+    if term.scale is None:
+        return
+    low, high = spec.scales
+    if not spec.unit:
+        raise ProgramError(
+            f"term {term.term!r} got the scale {term.scale:g}.",
+            allowed="no scale",
+            remedy="leave the scale out",
+        )
+    if not low <= term.scale <= high:
+        raise ProgramError(
+            f"term {term.term!r} got the scale {term.scale:g} {spec.unit}.",
+            allowed=f"{low:g} to {high:g} {spec.unit}",
+        )
 
 
 def _check_roles(term: Term, schema: FeatureSchema) -> None:

@@ -43,7 +43,7 @@ class Train:
     """A scene file of yours that every round also trains on."""
 
     strategy: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = None
-    """How a round picks its scenes: sft, uniform or coda. Short for --set strategy=…"""
+    """How a round picks its scenes: sft, uniform, graded or coda. Short for --set strategy=…"""
 
     backbone: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = None
     """The policy: a built-in or installed name, or module:Class. Short for --set backbone.name=…"""
@@ -138,17 +138,19 @@ class Train:
 def _check_parts(config: RunConfig) -> None:
     """Make sure that everything named exists and loads, before anything is written."""
     from coda_envs.family import get_family
-    from coda_envs.scene_source import load_suite
     from coda_trainer.diagnosis.base import make_diagnostician
+    from coda_trainer.evaluation import suite_scenes
+    from coda_trainer.learning.signals import RULES
     from coda_trainer.rounds.policy import make_policy
     from coda_trainer.strategies import make_strategy
 
-    family = get_family(config.family)
-    for suite in config.evaluation.suites:
-        load_suite(family, suite)
+    for family in map(get_family, config.families):
+        for suite in config.evaluation.suites:
+            suite_scenes(family, suite, 1)
     make_diagnostician(config.diagnosis.diagnostician)
     learns = make_strategy(config.strategy).learns
-    make_policy(config.backbone, config.seed, learns=learns).close()
+    frozen = RULES[config.signal].frozen
+    make_policy(config.backbone, config.seed, learns=learns, frozen=frozen).close()
 
 
 def _finished(run: Path) -> Result:

@@ -67,12 +67,14 @@ def take_chunks(data: ChunkBatch, indices: np.ndarray) -> ChunkBatch:
     )
 
 
-def join_chunks(first: ChunkBatch, second: ChunkBatch) -> ChunkBatch:
-    """Both batches in one, with the observations of the first."""
+def join_chunks(*parts: ChunkBatch) -> ChunkBatch:
+    """All batches in one (at least one is given), with the observations of the first."""
+    if len(parts) == 1:
+        return parts[0]
     return ChunkBatch(
-        obs={key: np.concatenate((first.obs[key], second.obs[key])) for key in first.obs},
-        actions=np.concatenate((first.actions, second.actions)),
-        valid=np.concatenate((first.valid, second.valid)),
+        obs={key: np.concatenate([part.obs[key] for part in parts]) for key in parts[0].obs},
+        actions=np.concatenate([part.actions for part in parts]),
+        valid=np.concatenate([part.valid for part in parts]),
     )
 
 

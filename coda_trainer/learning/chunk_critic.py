@@ -26,6 +26,16 @@ class StatePotential(Protocol):
         """Φ ``[B]`` in [0, 1] of ``features [B, F]``."""
 
 
+class DenseReward(Protocol):
+    """A reward r(s') ≥ 0 on top of the sparse one that is no difference of potentials."""
+
+    #: The most that one step pays.
+    scale: float
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        """What arriving in the states ``features [B, F]`` pays: ``[B]`` in [0, ``scale``]."""
+
+
 class NoPotential:
     """Φ ≡ 0: the sparse reward as it is."""
 
@@ -64,6 +74,8 @@ def chunk_targets(
     next_value: np.ndarray,
     discount: float,
     observed: np.ndarray | None = None,
+    dense: np.ndarray | None = None,
+    dense_bound: float = 0.0,
 ) -> np.ndarray:
     """Targets y = G + F + γ^k (1 − d) V'(s_{t+k}) ``[B]``, clipped to [−Φ(s), 1 − Φ(s)].
 
@@ -75,11 +87,18 @@ def chunk_targets(
     the episode's first chunk at once, where bootstrapping needs an update of the targets for each
     chunk in between (Oh et al. 2018 use the same bound). Shaping: Ng, Harada and Russell (1999),
     over options.
+
+    ``dense``: D = Σ_{i<k} γ^i r(s_{t+i+1}) of a :class:`DenseReward`, which is added to G;
+    ``dense_bound``: the most that it can pay from any state on, by which the upper bound rises.
+    The bounds stay valid (no such reward is negative) but are no longer tight, and the values are
+    those of another task.
     """
     shaped = reward + shaping(phi, next_phi, discount, steps, terminated)
+    if dense is not None:
+        shaped = shaped + dense
     later = np.power(discount, steps) * np.where(terminated, 0.0, next_value)
     least = np.zeros_like(phi) if observed is None else observed
-    return np.asarray(np.clip(shaped + later, least - phi, 1.0 - phi))
+    return np.asarray(np.clip(shaped + later, least - phi, 1.0 + dense_bound - phi))
 
 
 @dataclass(frozen=True)
@@ -118,6 +137,9 @@ class ChunkCritic(nn.Module):
         """
         super().__init__()
         self.feature_size = features
+        self.execute = execute
+        self.action_dim = action_dim
+        self.width = width
         self.tau = tau
         self.first_potential = potential
         self.potential = potential

@@ -51,16 +51,16 @@ class ExplorationNoise:
                 f"action dimensions got chunks of shape {chunk.shape}.",
                 allowed="one generator a row, one multiple an action dimension",
             )
-        std = self.std * np.asarray(self.per_dimension)
         factor = np.broadcast_to(np.asarray(multiplier, dtype=np.float64), len(chunk))
-        noisy = chunk.copy()
+        (_, h, a), rows = chunk.shape, len(chunk)
+        chances, draws = np.empty(rows), np.empty((rows, h + 1, a))
         for row, rng in enumerate(rngs):
             # Both are drawn every time, so that what follows in the stream is the same.
-            chosen = rng.random() < self.share
-            free = rng.standard_normal(chunk.shape[1:])
-            held = rng.standard_normal(chunk.shape[2:])
-            noise = np.sqrt(1 - self.held) * free + np.sqrt(self.held) * held
-            noise *= std * factor[row]
-            if chosen:
-                noisy[row] = np.clip(chunk[row] + noise, -1.0, 1.0)
-        return noisy
+            chances[row] = rng.random()
+            rng.standard_normal(out=draws[row])
+        # The last draw of a row is the one that the whole chunk holds.
+        noise = np.sqrt(1 - self.held) * draws[:, :h] + np.sqrt(self.held) * draws[:, h:]
+        noise *= self.std * np.asarray(self.per_dimension) * factor[:, None, None]
+        chosen = (chances < self.share)[:, None, None]
+        noisy = np.where(chosen, np.clip(chunk + noise, -1.0, 1.0), chunk)
+        return noisy.astype(chunk.dtype)

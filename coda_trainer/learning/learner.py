@@ -16,6 +16,7 @@ from coda_envs.errors import ConfigError, LearningError, RunError
 from coda_trainer.learning.alarm import AlarmConfig, ValueAlarm
 from coda_trainer.learning.chunk_critic import (
     ChunkCritic,
+    DenseReward,
     StatePotential,
     check_versions,
     chunk_targets,
@@ -87,10 +88,14 @@ class ResidualLearner:
         potential: StatePotential,
         seed: int,
         relative: RelativeFeatures | None = None,
+        dense: DenseReward | None = None,
     ) -> None:
         """``features``: F of the family's schema; ``encoding``: E of the base's encoding;
-        ``relative``: see :class:`ChunkCritic`."""
+        ``relative``: see :class:`ChunkCritic`; ``dense``: paid beside the sparse reward."""
         self.config = config
+        self.dense = dense
+        # What it can pay from any state on.
+        self._dense_bound = 0.0 if dense is None else dense.scale / (1.0 - config.discount)
         self.updates = 0
         self.rng = np.random.default_rng(seed)
         self.generator = torch.Generator().manual_seed(int(self.rng.integers(2**63)))
@@ -177,10 +182,12 @@ class ResidualLearner:
                 discount=self.config.discount,
                 demo_share=self.config.demo_share,
                 source_weights=source_weights,
+                dense=self.dense,
             )
             metrics = self._update_critic(batch)
             self.updates += 1
-            self.alarm.observe_value(metrics["value"])
+            # As a share of the most that there is to get, so that the alarm's levels hold.
+            self.alarm.observe_value(metrics["value"] / (1.0 + self._dense_bound))
             due = with_actor and self.updates % self.config.actor_every == 0
             if due and not self.alarm.ringing:
                 metrics |= self._update_actor(batch)
@@ -233,6 +240,8 @@ class ResidualLearner:
             next_value=next_value.amin(0).numpy().astype(np.float64),
             discount=self.config.discount,
             observed=batch.observed if self.config.observed_returns else None,
+            dense=batch.dense,
+            dense_bound=self._dense_bound,
         )
         q = self.critic.values(
             self.critic.read(batch.features),

@@ -14,6 +14,7 @@ import numpy as np
 from coda_envs.errors import LearningError, RunError
 from coda_envs.scene import Scene
 from coda_trainer.episode import Episode
+from coda_trainer.learning.chunk_critic import DenseReward
 from coda_trainer.learning.episode_rows import EpisodeRows, Record
 from coda_trainer.learning.episode_states import (
     check_episode,
@@ -37,11 +38,12 @@ class TransitionBatch:
     ``base [B, h, A]`` and ``next_encoding``, ``next_base``: what the frozen base makes of the two
     observations. ``chunk [B, h, A]``: the executed actions, zero where not valid; ``valid
     [B, h]``: i < k. ``reward [B]``: G = Σ_{i<k} γ^i r_{t+i} of the sparse rewards.
+    ``dense [B]``: Σ_{i<k} γ^i r(s_{t+i+1}) of the dense reward that the draw was given, 0 without.
     ``observed [B]``: the discounted sparse return that the episode went on to get from t, 0 where
     it did not succeed. ``steps [B]``: k. ``terminated [B]``: the episode terminated at t + k;
     where it was cut off there instead, this is False, and the value goes on. ``demonstration
     [B]``, ``source [B]``: where from.
-    All float32 but the last six (float64, float64, int64, bool, bool, str).
+    All float32 but the last seven (float64 three times, int64, bool, bool, str).
     """
 
     features: np.ndarray
@@ -53,6 +55,7 @@ class TransitionBatch:
     chunk: np.ndarray
     valid: np.ndarray
     reward: np.ndarray
+    dense: np.ndarray
     observed: np.ndarray
     steps: np.ndarray
     terminated: np.ndarray
@@ -167,13 +170,15 @@ class Replay:
         discount: float,
         demo_share: float = 0.25,
         source_weights: Mapping[str, float] | None = None,
+        dense: DenseReward | None = None,
     ) -> TransitionBatch:
         """A batch of transitions, uniform over the steps of each share, with replacement.
 
         ``discount``: γ per environment step. ``demo_share``: share of demonstrations.
         ``source_weights``: factor on the weight of a rollout's steps by its source (1 where a
-        source is not named). The same generator state gives the same batch. Raises
-        :class:`LearningError` where a share that is asked for is empty.
+        source is not named). ``dense``: a reward to be paid beside the sparse one, computed here
+        like shaping, so that none is ever stored. The same generator state gives the same batch.
+        Raises :class:`LearningError` where a share that is asked for is empty.
         """
         from_demos = round(batch_size * demo_share)
         if batch_size < 1 or not 0 <= demo_share <= 1:
@@ -187,7 +192,7 @@ class Replay:
             ("rollouts", batch_size - from_demos, source_weights),
         ):
             if count:
-                pieces.append(self._draw_part(name, rng, count, discount, weights))
+                pieces.append(self._draw_part(name, rng, count, discount, weights, dense))
         return TransitionBatch(
             **{k: np.concatenate([piece[k] for piece in pieces]) for k in pieces[0]}
         )
@@ -199,6 +204,7 @@ class Replay:
         count: int,
         discount: float,
         source_weights: Mapping[str, float] | None,
+        dense: DenseReward | None,
     ) -> dict[str, np.ndarray]:
         rows = self._parts()[name]
         if not rows.records:
@@ -234,6 +240,11 @@ class Replay:
         after = at + k
         steps = np.where(valid, at[:, None] + offset, at[:, None])
         rewards = np.where(valid, columns["reward"][steps], 0.0)
+        paid = np.zeros(valid.shape)
+        if dense is not None:
+            # For arriving in the states t + 1 to t + k.
+            paid[valid] = dense(columns["features"][steps[valid] + 1])
+        later = discount ** offset.astype(np.float64)
         return {
             "features": columns["features"][at],
             "next_features": columns["features"][after],
@@ -243,7 +254,8 @@ class Replay:
             "next_base": columns["base"][after],
             "chunk": columns["action"][steps] * valid[:, :, None].astype(np.float32),
             "valid": valid.astype(np.float32),
-            "reward": rewards @ discount ** offset.astype(np.float64),
+            "reward": rewards @ later,
+            "dense": paid @ later,
             # The one sparse reward comes with the last step.
             "observed": index.success[pick]
             * discount ** (index.length[pick] - 1 - t).astype(np.float64),

@@ -219,15 +219,17 @@ class MemoryStore:
                 for kind, table in TABLES.items()
             }
 
-    def modes(self, *, at_round: int | None = None) -> list[Mode]:
+    def modes(self, *, family: str | None = None, at_round: int | None = None) -> list[Mode]:
         """Every mode as it stands now, or stood at the end of a round, by (round created, id).
 
-        Those that were merged into another are left out.
+        Only those of a family where one is given. Those that were merged into another are left out.
         """
         table = TABLES["modes"]
         last = select(func.max(table.c.sequence)).group_by(table.c.mode_id)
         if at_round is not None:
             last = last.where(table.c.round <= at_round)
+        if family is not None:
+            last = last.where(table.c.family == family)
         query = select(table.c.data).where(table.c.sequence.in_(last))
         with self._begin(write=False) as connection:
             found = [Mode.parse(data, "mode") for data in connection.execute(query).scalars()]

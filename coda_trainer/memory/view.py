@@ -180,7 +180,10 @@ def _show_view(data: Mapping[str, Any]) -> Group:
     from rich.markup import escape
 
     # Two tables, because one would not fit a terminal of 80 columns.
-    modes = _table("Difficulty modes", "mode", "state", "stage", "difficulty", "Ω", "Φ")
+    # One family needs no column that says so.
+    several = len({mode["family"] for mode in data["modes"]}) > 1
+    first = ("mode", "family") if several else ("mode",)
+    modes = _table("Difficulty modes", *first, "state", "stage", "difficulty", "Ω", "Φ")
     figures = _table(
         "Figures", "mode", "control", "solved", "rate [95%]", "LP [90%]", "P(|LP|>.05)"
     )
@@ -188,7 +191,8 @@ def _show_view(data: Mapping[str, Any]) -> Group:
         state = f"{mode['state']} ({mode['reason']})" if mode["reason"] else mode["state"]
         name = mode["id"][:SHORT]
         versions = (_version(mode["omega"]), _version(mode["phi"]))
-        _row(modes, name, state, mode["stage"], mode["label"], *versions)
+        named = (name, mode["family"]) if several else (name,)
+        _row(modes, *named, state, mode["stage"], mode["label"], *versions)
         control = mode["control"]["verdict"] if mode["control"] else None
         _row(figures, name, control, *_figures(mode["measured"]))
     rounds = _table("Modes by round", "round", "selected", "retained", "removed", "returned")

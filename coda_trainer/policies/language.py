@@ -2,14 +2,18 @@
 
 Instructions are short commands about objects: ``put the red cube on the plate``. A verb opens a
 phrase about what is moved, a preposition one about where it goes, so a word's phrase says which
-object it describes. Words outside the vocabulary share a few hashed buckets.
+object it describes. A third phrase is about what is moved besides: afterwards (``stack the red bar
+on the blue block and the green block on top``) or out of the way first (``take the lid off and drop
+the red bar into the box``). Words outside the vocabulary share a few hashed buckets.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,6 +21,8 @@ from coda_envs.props import COLORS, SHAPES
 
 COLOUR_WORDS = tuple(COLORS)
 SHAPE_WORDS = tuple(SHAPES)
+#: Words that compare a thing with the others of its kind.
+RELATION_WORDS = ("small", "large", "left", "right", "front", "back", "top", "bottom", "middle")
 VERBS = (
     *("put", "place", "move", "pick", "take", "lift", "set", "lay", "drop", "bring", "carry"),
     *("push", "pull", "slide", "open", "close", "shut", "turn", "insert", "stack", "build"),
@@ -25,22 +31,26 @@ VERBS = (
 PREPOSITIONS = ("on", "onto", "in", "into", "inside", "to", "over", "upon", "atop", "under", "at")
 OTHER_WORDS = (
     *("the", "a", "an", "it", "and", "then", "up", "down", "of", "with", "that", "is", "from"),
-    *("object", "thing", "item", "top", "left", "right", "front", "behind", "near", "far"),
-    *("back", "bottom", "next", "between", "middle", "small", "smaller", "large", "larger", "big"),
-    *("block", "tower", "handle", "knob", "cabinet", "bin", "hole", "slot", "shelf", "table"),
-    *("off", "please"),
+    *("object", "thing", "item", "behind", "near", "far", "next", "between"),
+    *("tower", "handle", "knob", "cabinet", "bin", "hole", "slot", "shelf", "table", "off"),
+    "please",
 )
-SPELLINGS = {"grey": "gray"}
+#: Words that say the same as another one.
+SPELLINGS = {
+    "grey": "gray", "block": "cube", "smaller": "small", "larger": "large", "big": "large",
+}  # fmt: skip
 BUCKETS = 16
 
-WORDS = COLOUR_WORDS + SHAPE_WORDS + VERBS + PREPOSITIONS + OTHER_WORDS
+WORDS = COLOUR_WORDS + SHAPE_WORDS + RELATION_WORDS + VERBS + PREPOSITIONS + OTHER_WORDS
 #: Size of the vocabulary, hashed buckets included.
 N_WORDS = len(WORDS) + BUCKETS
-#: What is moved, and where it goes.
-N_PHRASES = 2
+#: What is moved, where it goes, and what is moved besides.
+MOVED, PLACE, BESIDES = range(3)
+N_PHRASES = 3
 
 _INDEX = {word: i for i, word in enumerate(WORDS)}
-_OPENS = dict.fromkeys(VERBS, 0) | dict.fromkeys(PREPOSITIONS, 1)
+#: What a further command may follow, and what a thing's name begins with.
+_JOINTS, _ARTICLES = (",", "and", "then"), ("the", "a", "an")
 
 
 def word_index(word: str) -> int:
@@ -59,10 +69,65 @@ def count_words(instructions: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=4096)
 def _count(raw: bytes) -> np.ndarray:
+    tokens = re.findall(r"\w+|,", raw.rstrip(b"\0").decode(errors="replace").lower())
     counts = np.zeros((N_PHRASES, N_WORDS), dtype=np.float32)
-    phrase = 0
-    for word in re.findall(r"\w+", raw.rstrip(b"\0").decode(errors="replace").lower()):
-        phrase = _OPENS.get(word, phrase)
+    for phrase, word in _tower(tokens) if "build" in tokens else _by_phrase(_commands(tokens)):
         counts[phrase, word_index(word)] += 1.0
     counts.setflags(write=False)
     return counts
+
+
+def _commands(tokens: Sequence[str]) -> list[list[str]]:
+    """The words of each command. A joint ends one where a verb follows it, or where the command
+    has named a place and another thing follows: ``… on the plate and the bar on top``."""
+    commands: list[list[str]] = [[]]
+    after_joint = False
+    for token in tokens:
+        if token in _JOINTS:
+            after_joint = True
+            continue
+        now = commands[-1]
+        further = _says(now, VERBS) if token in VERBS else _says(now, PREPOSITIONS)
+        if after_joint and further and token in (*VERBS, *_ARTICLES):
+            commands.append([])
+        commands[-1].append(token)
+        after_joint = False
+    return commands
+
+
+def _by_phrase(commands: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
+    """Each word with its phrase. The first command that names a place is the main one; another
+    one moves something besides, and where that goes is what the main command has moved."""
+    main = next((i for i, words in enumerate(commands) if _says(words, PREPOSITIONS)), 0)
+    for i, words in enumerate(commands):
+        # "Pick up the cube and put it on the plate" moves one thing.
+        own = i == main or (i < main and "it" in commands[main])
+        begins, after = (MOVED, PLACE) if own else (BESIDES, MOVED)
+        phrase, before = begins, ""
+        for word in words:
+            if word in VERBS:
+                phrase = begins
+            elif word in PREPOSITIONS:
+                phrase = after
+            # "On top" does not speak of the top one.
+            if (before, word) != ("on", "top"):
+                yield phrase, word
+            before = word
+
+
+def _tower(tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Each word with its phrase, in ``build a tower of …``: the base, and what goes on it."""
+    parts = iter((PLACE, MOVED, BESIDES))
+    phrase = next(parts)
+    for before, token in pairwise(("", *tokens)):
+        if token not in _JOINTS:
+            yield phrase, token
+        elif before not in _JOINTS:
+            following = next(parts, None)
+            if following is None:
+                return
+            phrase = following
+
+
+def _says(words: Iterable[str], any_of: Iterable[str]) -> bool:
+    return not set(words).isdisjoint(any_of)

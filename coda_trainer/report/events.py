@@ -30,11 +30,12 @@ class EventLog:
         self._writer.close()
 
     def write(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Every number of the records under ``event/name``."""
+        """Every number of the records under ``event/family/source/name``."""
         for record in records:
             step = 100 * int(record["round"]) + int(record.get("block", 0))
             group = str(record.get("suite") or record.get("source") or record.get("mode") or "")
-            prefix = "/".join(p for p in (str(record["event"]), group) if p)
+            parts = (str(record["event"]), str(record["family"]), group)
+            prefix = "/".join(part for part in parts if part)
             for name, value in record.items():
                 number = isinstance(value, (int, float)) and not isinstance(value, bool)
                 if number and name not in ("round", "block"):

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
 from coda_envs.errors import RunError
-from coda_trainer.config import RunConfig
+from coda_trainer.config import ALL, RunConfig
 from coda_trainer.evaluation import paired_gain
 from coda_trainer.files import write_atomic
 from coda_trainer.memory.modes import Mode
@@ -89,56 +89,96 @@ def collect_results(run: RunFolder, config: RunConfig) -> dict[str, Any]:
                 }
             )
     manifest = run.manifest()
+    # Grouped by family, in the order of the configuration.
+    order = {name: place for place, name in enumerate((*config.families, ALL))}
     return {
         "config": config.to_dict(),
         "commit": manifest["commit"],
         "engine": manifest["engine"],
         "strategy": config.strategy,
         "rounds": last,
-        "suites": [_suite(evaluations, name, last) for name in _names(evaluations)],
-        "controls": controls,
-        "modes": modes,
+        "suites": [
+            _suite(evaluations, family, name, last)
+            for family in order
+            for name in dict.fromkeys(r["suite"] for r in evaluations if r["family"] == family)
+        ],
+        "critic_at_test_time": [
+            _choice(r, evaluations)
+            for r in metrics
+            if r["event"] == "critic at test time" and r["round"] == last
+        ],
+        "controls": sorted(controls, key=lambda c: order[c["family"]]),
+        "modes": sorted(modes, key=lambda m: order[m["mode"]["family"]]),
         "frames": [r for r in metrics if r["event"] == "frames"],
     }
 
 
-def _names(evaluations: Records) -> list[str]:
-    return list(dict.fromkeys(r["suite"] for r in evaluations))
-
-
-def _suite(evaluations: Records, name: str, last: int) -> dict[str, Any]:
-    mine = {r["round"]: r for r in evaluations if r["suite"] == name}
+def _suite(evaluations: Records, family: str, name: str, last: int) -> dict[str, Any]:
+    mine = {r["round"]: r for r in evaluations if (r["family"], r["suite"]) == (family, name)}
     keep = ("n", "successes", "rate", "interval95")
     rounds = [{"round": r, **{k: mine[r][k] for k in keep}} for r in sorted(mine)]
     gain = None
     if 0 in mine and last in mine and last > 0:
         gain = paired_gain(mine[0]["outcomes"], mine[last]["outcomes"])
-    return {"suite": name, "rounds": rounds, "gain": gain}
+    return {"family": family, "suite": name, "rounds": rounds, "gain": gain}
+
+
+def _choice(chosen: Mapping[str, Any], evaluations: Records) -> dict[str, Any]:
+    """Success where the critic picks among the backbone's samples; ``gain``: over the backbone
+    alone, in the same round and episodes."""
+    names = ("round", "family", "suite")
+    (alone,) = (r for r in evaluations if all(r[k] == chosen[k] for k in names))
+    gain = paired_gain(alone["outcomes"], chosen["outcomes"])
+    keep = (*names, "candidates", "n", "successes", "rate", "interval95")
+    return {**{k: chosen[k] for k in keep}, "gain": gain}
 
 
 def _tables(results: Mapping[str, Any]) -> Iterable[RenderableType]:
-    yield _success_table(results)
+    # One family needs no column that says so.
+    several = len(results["config"]["families"]) > 1
+    yield _success_table(results, several)
+    if results["critic_at_test_time"]:
+        yield _choice_table(results["critic_at_test_time"], several)
     if results["strategy"] == "coda":
-        yield _control_table(results["controls"])
-        yield _mode_table(results["modes"])
-    yield _frames_table(results["frames"])
+        yield _control_table(results["controls"], several)
+        yield _mode_table(results["modes"], several)
+    yield _frames_table(results["frames"], several)
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+class _Rows:
+    """A table whose first column is the family, where the run has several."""
+
+    def __init__(self, title: str, several: bool, *columns: str) -> None:
+        self.table = Table(
+            title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+        )
+        self._several = several
+        for column in ("family", *columns) if several else columns:
+            self.table.add_column(column, overflow="fold")
+
+    def add(self, family: str, *cells: str) -> None:
+        """A row of a family."""
+        self.table.add_row(*((family, *cells) if self._several else cells))
+
+    def finished(self, nothing: str = "", caption: str = "") -> Table:
+        """The table: ``nothing`` stands in one that is empty, ``caption`` under it."""
+        if not self.table.row_count and nothing:
+            self.table.add_row(nothing)
+        if caption:
+            self.table.caption, self.table.caption_justify = caption, "left"
+        return self.table
 
 
-def _success_table(results: Mapping[str, Any]) -> Table:
+def _success_table(results: Mapping[str, Any], several: bool) -> Table:
     strategy = {"coda": "CoDA"}.get(results["strategy"], results["strategy"])
     after = f"after {strategy}, {results['rounds']} round(s)"
-    table = _table("\nSuccess, backbone alone", "suite", "n", "after SFT", after, "gain (paired)")
+    title = "\nSuccess, backbone alone"
+    rows = _Rows(title, several, "suite", "n", "after SFT", after, "gain (paired)")
     for suite in results["suites"]:
         first, last = suite["rounds"][0], suite["rounds"][-1]
         learned = len(suite["rounds"]) > 1
-        table.add_row(
+        rows.add(
+            suite["family"],
             suite["suite"],
             str(first["n"]),
             _rate(first),
@@ -147,11 +187,21 @@ def _success_table(results: Mapping[str, Any]) -> Table:
             if suite["gain"] is None
             else "{:+.3f} [{:+.3f}, {:+.3f}]".format(*suite["gain"]),
         )
-    table.caption = (
-        "[low, high]: 95% interval (Wilson; of the gain: Agresti-Min, paired by episode)"
+    return rows.finished(
+        caption="[low, high]: 95% interval (Wilson; of the gain: Agresti-Min, paired by episode)"
     )
-    table.caption_justify = "left"
-    return table
+
+
+def _choice_table(choices: Records, several: bool) -> Table:
+    title = "\nSuccess, critic at test time: it picks among the backbone's samples"
+    rows = _Rows(title, several, "suite", "n", "samples", "success", "against the backbone alone")
+    for choice in choices:
+        gain = "{:+.3f} [{:+.3f}, {:+.3f}]".format(*choice["gain"])
+        cells = choice["suite"], str(choice["n"]), str(choice["candidates"]), _rate(choice), gain
+        rows.add(choice["family"], *cells)
+    return rows.finished(
+        caption="No figure of the policy: the critic reads the simulator's state, a robot's cannot"
+    )
 
 
 def _rate(record: Mapping[str, Any]) -> str:
@@ -161,21 +211,18 @@ def _rate(record: Mapping[str, Any]) -> str:
     return f"{record['rate']:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def _control_table(controls: Records) -> RenderableType:
-    table = _table(
-        "\nControl evaluation of every diagnosis tested",
+def _control_table(controls: Records, several: bool) -> Table:
+    rows = _Rows(
+        "\nControl evaluation of every diagnosis tested", several,
         "round", "stage", "factor", "seen", "T", "C", "P", "P(Δ>.15)", "verdict",
     )  # fmt: skip
     for control in controls:
-        table.add_row(*_control_row(control))
-    if not controls:
-        table.add_row("none was tested")
-    table.caption = (
+        rows.add(control["family"], *_control_row(control))
+    return rows.finished(
+        "none was tested",
         "Episodes that reach the diagnosed stage: T condition present, C its factor reset, "
-        "P another factor reset"
+        "P another factor reset",
     )
-    table.caption_justify = "left"
-    return table
 
 
 def _control_row(control: Mapping[str, Any]) -> tuple[str, ...]:
@@ -192,10 +239,9 @@ def _control_row(control: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _mode_table(modes: Records) -> RenderableType:
-    table = _table(
-        "\nDifficulty modes", "mode", "difficulty", "state", "probes", "Ω edits", "Φ tools"
-    )
+def _mode_table(modes: Records, several: bool) -> Table:
+    columns = ("mode", "difficulty", "state", "probes", "Ω edits", "Φ tools")
+    rows = _Rows("\nDifficulty modes", several, *columns)
     for entry in modes:
         mode, omega, phi, probes = (entry[k] for k in ("mode", "omega", "phi", "probes"))
         measured = "not measured"
@@ -203,7 +249,8 @@ def _mode_table(modes: Records) -> RenderableType:
             measured = f"{sum(probes['probes'])}/{len(probes['probes'])}"
             if probes["progress"] is not None:
                 measured += f", LP {probes['progress']['mean']:+.2f}"
-        table.add_row(
+        rows.add(
+            mode["family"],
             mode["id"],
             f"{mode['stage']}: {Mode.parse(mode, 'mode').label}",
             mode["state"],
@@ -211,9 +258,7 @@ def _mode_table(modes: Records) -> RenderableType:
             "none" if omega is None else "; ".join(_edit(e) for e in omega["edits"]),
             "none" if phi is None else _tools(phi),
         )
-    if not modes:
-        table.add_row("none was confirmed")
-    return table
+    return rows.finished("none was confirmed")
 
 
 def _edit(edit: Mapping[str, Any]) -> str:
@@ -232,10 +277,9 @@ def _tools(phi: Mapping[str, Any]) -> str:
     return f"aim at {focus}; replay ×{replay:g}, noise ×{noise:g}"
 
 
-def _frames_table(frames: Records) -> Table:
-    table = _table("\nPictures", "outcome", "file in the run folder", "instruction", "why")
+def _frames_table(frames: Records, several: bool) -> Table:
+    rows = _Rows("\nPictures", several, "outcome", "file in the run folder", "instruction", "why")
     for frame in frames:
-        table.add_row(frame["outcome"], frame["file"], frame["instruction"], frame["reason"])
-    if not frames:
-        table.add_row("none was drawn")
-    return table
+        cells = (frame[name] for name in ("outcome", "file", "instruction", "reason"))
+        rows.add(frame["family"], *cells)
+    return rows.finished("none was drawn")

@@ -40,7 +40,7 @@ def draw_strip(env: ManipulationEnv, episode: Episode, path: Path) -> None:
 
 
 def draw_examples(context: RoundContext, episodes: Sequence[Episode]) -> None:
-    """The first failure and the first success among ``episodes``, as strips in ``frames/``.
+    """A family's first failure and first success among ``episodes``, as strips in ``frames/``.
 
     Where rendering is not available the run goes on without pictures, and says so.
     """
@@ -49,9 +49,9 @@ def draw_examples(context: RoundContext, episodes: Sequence[Episode]) -> None:
         for name, wanted in (("failure", False), ("success", True)):
             found = next((e for e in episodes if e.success == wanted), None)
             if found is None:
-                context.report.line(f"no {name} to draw")
+                context.report.line(f"no {name} of {context.family.name} to draw")
                 continue
-            path = context.run.path / "frames" / f"{name}.png"
+            path = context.run.path / "frames" / f"{context.family.name}_{name}.png"
             draw_strip(env, found, path)
             context.log(
                 "frames",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -12,20 +12,26 @@ from coda_envs.scene import Scene, parse_scene
 from coda_envs.suites import SUITES
 from coda_envs.validity import validate
 from coda_trainer.config import RunConfig
-from coda_trainer.evaluation import evaluate, scene_jobs, suite_jobs
-from coda_trainer.learning.rollout import EnvSpec, Job, RolloutPool
+from coda_trainer.episode import Episode
+from coda_trainer.evaluation import SuiteResult, evaluate, pooled, scene_jobs, suite_jobs
+from coda_trainer.learning.actor import ActorSpec
+from coda_trainer.learning.environment import env_spec
+from coda_trainer.learning.rollout import Job, RolloutPool
+from coda_trainer.learning.signals import RULES
 from coda_trainer.memory.store import MemoryStore
 from coda_trainer.report.events import EventLog, rewrite_events
 from coda_trainer.report.final import print_results, write_report
 from coda_trainer.report.frames import draw_examples
 from coda_trainer.report.progress import Reporter
-from coda_trainer.rounds import start
 from coda_trainer.rounds.checkpoint import load_state, save_state
-from coda_trainer.rounds.context import RoundContext, RunState
-from coda_trainer.rounds.learning import demonstration_replay
+from coda_trainer.rounds.context import RoundContext, RunContext, RunState
+from coda_trainer.rounds.distilling import distil
+from coda_trainer.rounds.learning import learn
 from coda_trainer.rounds.policy import make_policy
 from coda_trainer.rounds.run_folder import RunFolder
+from coda_trainer.rounds.start import start
 from coda_trainer.strategies import make_strategy
+from coda_trainer.strategies.base import Strategy
 
 
 def train(
@@ -40,8 +46,8 @@ def train(
 
     ``resume`` goes on from the last complete checkpoint, or from the start where there is none;
     the figures are those of a run that was never stopped. ``scene``: a scene of the user's own
-    that demonstrations and rounds also use. Raises :class:`CodaError` before anything is written
-    where the scene, the backbone or the run folder cannot be used.
+    that the demonstrations and rounds of its family also use. Raises :class:`CodaError` before
+    anything is written where the scene, the backbone or the run folder cannot be used.
     """
     # Imported here: the command line must not load torch to show its help.
     import torch
@@ -49,11 +55,13 @@ def train(
     torch.set_num_threads(1)
     report = reporter or Reporter()
     strategy = make_strategy(config.strategy)
-    family = get_family(config.family)
-    backbone = make_policy(config.backbone, config.seed, learns=strategy.learns)
+    families = tuple(get_family(name) for name in config.families)
+    frozen = RULES[config.signal].frozen
+    backbone = make_policy(config.backbone, config.seed, learns=strategy.learns, frozen=frozen)
     last = config.rounds if strategy.learns else 0
     with ExitStack() as stack:
         stack.callback(backbone.close)
+        env = env_spec(backbone.spec, config.control_hz)
         if resume:
             run = RunFolder.open(out)
             stack.callback(run.close)
@@ -70,11 +78,9 @@ def train(
             run = RunFolder.create(out, config, extra)
             stack.callback(run.close)
         memory = stack.enter_context(MemoryStore(run.memory))
-        pool = stack.enter_context(
-            RolloutPool(EnvSpec(config.family, config.control_hz), config.workers)
-        )
-        context = RoundContext(
-            config, family, 0, run, pool, memory, report, RunState(backbone), scene
+        pool = stack.enter_context(RolloutPool(env, config.workers))
+        context = RunContext(
+            config, families, 0, run, pool, memory, report, RunState(backbone), scene
         )
         first = _go_on(context) if resume else 0
         for round in range(first, last + 1):
@@ -82,23 +88,31 @@ def train(
             with _round(context):
                 if round == 0:
                     report.headline(f"Round 0: fine-tuning {backbone.spec.name}")
-                    episodes = start.demonstrate(context)
-                    start.fine_tune(context, episodes)
-                    if strategy.learns:
-                        demonstration_replay(context, episodes)
+                    start(context, learns=strategy.learns)
                 else:
-                    report.headline(f"Round {round} of {last}: {config.strategy}")
-                    # Imported here, since a strategy without rounds needs no learner.
-                    from coda_trainer.rounds.learning import improve
-
-                    plan = strategy.plan(context)
-                    improve(context, plan)
-                    strategy.measure(context)
+                    _improve(context, strategy, f"Round {round} of {last}: {config.strategy}")
                 _evaluate(context, pictures=round == last)
         write_report(run, config, report)
 
 
-def _go_on(context: RoundContext) -> int:
+def _improve(context: RunContext, strategy: Strategy, headline: str) -> None:
+    """Plan and learn in one family after the other, distil once, and measure every family.
+
+    All families' learners start from the same backbone, so their order changes nothing.
+    """
+    selections = []
+    for part in context.parts():
+        several = len(context.families) > 1
+        context.report.headline(f"{headline}, {part.family.name}" if several else headline)
+        chunks = learn(part, strategy.plan(part))
+        if chunks is not None:
+            selections.append(chunks)
+    distil(context, selections)
+    for part in context.parts():
+        strategy.measure(part)
+
+
+def _go_on(context: RunContext) -> int:
     """Restore the last complete checkpoint, if there is one; the round to do next."""
     run = context.run
     for change in run.drift():
@@ -122,7 +136,7 @@ def _go_on(context: RoundContext) -> int:
 
 
 @contextmanager
-def _round(context: RoundContext) -> Iterator[None]:
+def _round(context: RunContext) -> Iterator[None]:
     """A round is complete when its checkpoint is; its TensorBoard events follow."""
     yield
     with context.run.new_checkpoint(context.round) as folder:
@@ -131,33 +145,66 @@ def _round(context: RoundContext) -> Iterator[None]:
         events.write(r for r in context.run.metrics() if r["round"] == context.round)
 
 
-def _evaluate(context: RoundContext, *, pictures: bool) -> None:
-    """Success on every configured suite (and in the user's own scene), the backbone alone."""
-    config = context.config.evaluation
+def _evaluate(context: RunContext, *, pictures: bool) -> None:
+    """Success of the backbone alone in every family, and over all families together."""
     actor = context.actor("evaluation")
+    results = []
+    for part in context.parts():
+        found, episodes = _evaluate_family(part, actor)
+        results += found
+        if pictures:
+            draw_examples(part, episodes)
+    if len(context.families) > 1:
+        for suite in context.config.evaluation.suites:
+            together = pooled([r for r in results if r.suite == suite])
+            context.log("evaluation", **together.to_dict())
+
+
+def _evaluate_family(
+    context: RoundContext, actor: ActorSpec
+) -> tuple[list[SuiteResult], list[Episode]]:
+    """A family's results on every configured suite (and in the user's own scene), and the
+    episodes that may be looked at while tuning."""
+    config = context.config.evaluation
+    family = context.family.name
     tests: list[tuple[str, list[Job]]] = [
         (name, suite_jobs(context.family, name, config.episodes)) for name in config.suites
     ]
     if context.scene is not None:
         tests.append(("own", scene_jobs([context.scene], "own", config.episodes)))
-    episodes = []
+    results: list[SuiteResult] = []
+    episodes: list[Episode] = []
     for name, jobs in tests:
-        with context.report.bar(f"evaluation on {name}", len(jobs)) as progress:
-            result, found = evaluate(context.pool, actor, jobs, name, progress)
+        with context.report.bar(f"evaluation of {family} on {name}", len(jobs)) as progress:
+            result, found = evaluate(context.pool, actor, jobs, family, name, progress)
         context.log("evaluation", **result.to_dict())
+        results.append(result)
         if name != "ood":
-            # Pictures show scenes that may be looked at while tuning.
             episodes += found
-    if pictures:
-        draw_examples(context, episodes)
+    if RULES[context.config.signal].frozen and context.state.learner is not None:
+        _evaluate_choice(context, tests)
+    return results, episodes
+
+
+def _evaluate_choice(context: RoundContext, tests: Sequence[tuple[str, list[Job]]]) -> None:
+    """The same tests with the critic's choice among the backbone's samples: a figure of its own,
+    never the headline."""
+    actor, family = context.choosing_actor("choice", best=True), context.family.name
+    for name, jobs in tests:
+        what = f"evaluation of {family} on {name}, critic at test time"
+        with context.report.bar(what, len(jobs)) as progress:
+            result, _ = evaluate(context.pool, actor, jobs, family, name, progress)
+        candidates = context.config.learner.candidates
+        context.log("critic at test time", candidates=candidates, **result.to_dict())
 
 
 def check_own_scene(scene: Scene, config: RunConfig) -> None:
     """Raises :class:`SceneError` naming why a user's scene cannot be trained on."""
-    if scene.family != config.family:
+    if scene.family not in config.families:
         raise SceneError(
             f"the scene is of the family {scene.family!r}.",
-            allowed=f"family {config.family!r}, as in the configuration",
+            allowed=f"families of the configuration: {', '.join(map(repr, config.families))}",
+            remedy=f"add {scene.family!r} to families",
         )
     certificate = validate(scene)
     if not certificate.passed:

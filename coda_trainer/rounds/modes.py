@@ -58,7 +58,7 @@ def remember(context: RoundContext, phase: DiagnosisPhase) -> None:
         first = finding.candidate.diagnoses[0]
         new = mode_of(first, context.round, interval=interval, choices=edit.choices)
         with context.memory.transaction():
-            merged = merge_all([*context.memory.modes(), new], context.round)
+            merged = merge_all([*_modes(context), new], context.round)
             mode = next(m for m in merged if m.id == new.id or new.id in m.merged)
             if mode.state != "removed":
                 mode = lifecycle.judge(mode, context.round, finding.result.verdict)
@@ -92,7 +92,7 @@ def compile_finding(
 def select_modes(context: RoundContext) -> list[ActiveMode]:
     """Modes to train on this round: new ones get their programs, feasibility test and probes."""
     active: list[ActiveMode] = []
-    for mode in context.memory.modes():
+    for mode in _modes(context):
         if mode.state not in ("validated", "selected", "retained"):
             continue
         diagnoses = _diagnoses(context, mode)
@@ -173,6 +173,24 @@ def _probe_scenes(
     return pairs
 
 
+def shows(omega: GenerationProgram, scene: Scene) -> bool:
+    """Whether a scene that nobody edited has a mode's difficulty: the factor of every edit of its
+    program is there, within the edit's interval or among its choices. The program's guards say no
+    more than that the factor is there."""
+    for edit in omega.edits:
+        assert isinstance(edit, SampleEdit)
+        value = scene.values.get(edit.factor)
+        if value is None:
+            return False
+        if edit.choices:
+            inside = value in edit.choices
+        else:
+            inside = float(edit.low or 0.0) <= float(value) <= float(edit.high or 0.0)
+        if not inside:
+            return False
+    return True
+
+
 def mode_base(context: RoundContext, rng: np.random.Generator) -> Scene:
     """The scene that a mode's program edits: of the seed range, but for up to two factors.
 
@@ -183,12 +201,12 @@ def mode_base(context: RoundContext, rng: np.random.Generator) -> Scene:
 
 def measure_modes(context: RoundContext) -> None:
     """Run the probes of every mode that has some, and move the modes on by what they show."""
-    modes = [m for m in context.memory.modes() if m.probes]
+    modes = [m for m in _modes(context) if m.probes]
     if not modes:
         return
     jobs = [_job(context, probe) for m in modes for probe in (*m.probes, *m.controls)]
     actor = context.actor("probes")
-    with context.report.bar("probe episodes", len(jobs)) as progress:
+    with context.report.bar(f"probes of {context.family.name}", len(jobs)) as progress:
         episodes = context.pool.run(actor, jobs, progress)
     context.count_steps("probes", sum(e.length for e in episodes))
     outcomes = iter([e.success for e in episodes])
@@ -225,6 +243,11 @@ def measure_baselines(context: RoundContext, active: Sequence[ActiveMode]) -> No
         split = len(entry.mode.probes)
         first = measurement(outcomes[:split], outcomes[split:], None, context.rng("baseline"))
         context.memory.add_measurement(context.round, entry.mode.id, first)
+
+
+def _modes(context: RoundContext) -> list[Mode]:
+    """The family's modes: the memory holds those of every family."""
+    return context.memory.modes(family=context.family.name)
 
 
 def _job(context: RoundContext, probe: Probe) -> Job:

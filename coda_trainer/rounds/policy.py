@@ -8,18 +8,19 @@ from coda_trainer.config import BackboneConfig
 from coda_trainer.discovery import make_backbone
 from coda_trainer.learning.reader import backbone_reader
 
-#: What rollouts give a policy to see (``obs_mode="state"``), and what it must answer with.
-OBSERVATIONS = ("proprio", "objects", "instruction")
+#: What a policy must answer with.
 ACTION_DIM = 7
 
 
-def make_policy(config: BackboneConfig, seed: int, *, learns: bool) -> TrainableBackbone:
+def make_policy(
+    config: BackboneConfig, seed: int, *, learns: bool, frozen: bool = False
+) -> TrainableBackbone:
     """The configured backbone.
 
     Raises :class:`ConfigError` and :class:`PluginError` as ``make_backbone`` does, and
-    :class:`PluginError` where the loop could not train it: it cannot learn, asks for observations
-    that rollouts do not give, or, where rounds follow the fine-tuning (``learns``), lends the
-    residual actor nothing to read.
+    :class:`PluginError` where the loop could not train it: it cannot learn, or, where rounds follow
+    the fine-tuning (``learns``), lends the residual actor nothing to read, or, where it stays
+    ``frozen`` in them, gives the critic nothing to pick among.
     """
     backbone = make_backbone(config.name, seed=seed, **config.options)
     if not isinstance(backbone, TrainableBackbone):
@@ -29,16 +30,17 @@ def make_policy(config: BackboneConfig, seed: int, *, learns: bool) -> Trainable
             remedy="choose a trainable backbone",
         )
     spec = backbone.spec
-    missing = sorted({*spec.images, *spec.state_keys} - {*OBSERVATIONS})
-    if missing:
-        raise PluginError(
-            f"backbone {config.name!r} needs the observation {missing[0]!r}.",
-            allowed=f"what rollouts give: {', '.join(OBSERVATIONS)}",
-        )
     if spec.action_dim != ACTION_DIM:
         raise PluginError(
             f"backbone {config.name!r} predicts actions of {spec.action_dim} numbers.",
             allowed=str(ACTION_DIM),
+        )
+    if frozen and not spec.multi_sample:
+        raise PluginError(
+            f"backbone {config.name!r} has one chunk for an observation: with signal 'frozen' the "
+            "critic has nothing to pick among.",
+            allowed="a backbone whose spec says multi_sample",
+            remedy="choose another signal, or a backbone that draws its chunks, as flow_chunk does",
         )
     if learns:
         backbone_reader(backbone, spec.execute, seed)

@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from coda_envs.scene import Scene
 from coda_envs.validity import engine_fingerprint
 from coda_trainer.config import RunConfig
 from coda_trainer.files import write_atomic
+from coda_trainer.machine import code_commit
 from coda_trainer.strict_json import dumps
 
 #: Written last into a checkpoint: what belongs to it, with sizes and hashes.
@@ -161,14 +161,16 @@ class RunFolder:
             (self.path / name).unlink(missing_ok=True)
         kept = [r for r in self.metrics() if r["round"] <= round]
         write_atomic(self.path / "metrics.jsonl", "".join(dumps(r) + "\n" for r in kept))
-        for file in (self.path / "scenes").glob("round_*.jsonl"):
+        for file in (self.path / "scenes").glob("*/round_*.jsonl"):
             if int(file.stem.removeprefix("round_")) > round:
                 file.unlink()
 
-    def append_scenes(self, round: int, source: str, scenes: Sequence[Scene]) -> None:
-        """Add accepted scenes to ``scenes/round_NNN.jsonl``, one library a round."""
-        path = self.path / "scenes" / f"round_{round:03d}.jsonl"
-        with path.open("a", encoding="utf-8") as file:
+    def append_scenes(self, round: int, family: str, source: str, scenes: Sequence[Scene]) -> None:
+        """Add a family's accepted scenes to ``scenes/<family>/round_NNN.jsonl``: one library a
+        round, which that family's environment can be made with."""
+        folder = self.path / "scenes" / family
+        folder.mkdir(exist_ok=True)
+        with (folder / f"round_{round:03d}.jsonl").open("a", encoding="utf-8") as file:
             for scene in scenes:
                 file.write(dumps({"source": source, "scene": scene.to_dict()}) + "\n")
 
@@ -277,9 +279,9 @@ def _versions() -> dict[str, str]:
 def _manifest(config: RunConfig, extra: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "seed": config.seed,
-        "family": config.family,
+        "families": list(config.families),
         "strategy": config.strategy,
-        "commit": _commit(),
+        "commit": code_commit(),
         "engine": engine_fingerprint(),
         "versions": _versions(),
         "machine": {
@@ -290,19 +292,3 @@ def _manifest(config: RunConfig, extra: Mapping[str, Any]) -> dict[str, Any]:
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         **extra,
     }
-
-
-def _commit() -> str:
-    """The commit of the checkout this code runs from, or "unknown"."""
-    try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return found.stdout.strip() or "unknown"

@@ -1,22 +1,41 @@
-"""Round 0: the expert's demonstrations, and supervised fine-tuning of the backbone on them."""
+"""Round 0: the experts' demonstrations, and supervised fine-tuning of the backbone on them."""
 
 from __future__ import annotations
 
 from coda_trainer.backbone import PreparingBackbone
 from coda_trainer.episode import Episode
-from coda_trainer.learning.behaviour_cloning import chunk_arrays, train_backbone
+from coda_trainer.learning.behaviour_cloning import chunk_arrays, join_chunks, train_backbone
 from coda_trainer.learning.demonstrations import collect_demonstrations
 from coda_trainer.learning.rollout import Job
-from coda_trainer.rounds.context import RoundContext
+from coda_trainer.rounds.context import RoundContext, RunContext
+from coda_trainer.rounds.learning import demonstration_replay
 
-#: Share of the demonstrations that show the user's own scene, where there is one.
+#: Share of a family's demonstrations that show the user's own scene, where there is one.
 OWN_SHARE = 0.1
 
 
+def start(context: RunContext, *, learns: bool) -> None:
+    """Demonstrations of every family, and one fine-tuning on all of them.
+
+    ``learns``: rounds follow, so the demonstrations also go into each family's replay.
+    """
+    shown = []
+    for part in context.parts():
+        episodes = demonstrate(part)
+        part.state.demonstrations = chunk_arrays(episodes, part.backbone.spec.horizon)
+        shown.append((part, episodes))
+    fine_tune(context)
+    if learns:
+        # After the fine-tuning, which fits the normalisation that reading them needs.
+        for part, episodes in shown:
+            demonstration_replay(part, episodes)
+
+
 def demonstrate(context: RoundContext) -> list[Episode]:
-    """The run's demonstrations: noised expert successes on seed scenes (and the user's own)."""
+    """A family's demonstrations: noised expert successes on seed scenes (and the user's own)."""
     config = context.config.demonstrations
-    with context.report.bar("demonstrations", config.episodes) as progress:
+    bar = context.report.bar(f"demonstrations of {context.family.name}", config.episodes)
+    with bar as progress:
         episodes = collect_demonstrations(
             context.pool,
             context.family,
@@ -34,12 +53,11 @@ def demonstrate(context: RoundContext) -> list[Episode]:
     return episodes
 
 
-def fine_tune(context: RoundContext, episodes: list[Episode]) -> None:
-    """Behaviour cloning of the backbone on the demonstrations."""
+def fine_tune(context: RunContext) -> None:
+    """Behaviour cloning of the backbone on the demonstrations of all families."""
     config = context.config.sft
     backbone = context.state.backbone
-    chunks = chunk_arrays(episodes, backbone.spec.horizon)
-    context.state.demonstrations = chunks
+    chunks = join_chunks(*context.demonstrations())
     if config.updates == 0:
         # It acts as it is, but for a normalisation that it may need.
         if isinstance(backbone, PreparingBackbone):

@@ -5,10 +5,16 @@ from __future__ import annotations
 from coda_envs.errors import ConfigError, suggest
 from coda_trainer.strategies.base import Strategy
 from coda_trainer.strategies.coda import CoDA
+from coda_trainer.strategies.graded import Graded
 from coda_trainer.strategies.sft import SFT
 from coda_trainer.strategies.uniform import Uniform
 
-STRATEGIES: dict[str, type[Strategy]] = {"sft": SFT, "uniform": Uniform, "coda": CoDA}
+STRATEGIES: dict[str, type[Strategy]] = {
+    "sft": SFT,
+    "uniform": Uniform,
+    "graded": Graded,
+    "coda": CoDA,
+}
 
 
 def make_strategy(name: str) -> Strategy:

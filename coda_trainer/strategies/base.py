@@ -105,7 +105,7 @@ def record(context: RoundContext, generated: Generated, source: str) -> None:
     with context.memory.transaction():
         for trace in generated.traces:
             context.memory.add_trace(context.round, trace.scene_id, trace.outcome, trace.to_dict())
-    context.run.append_scenes(context.round, source, generated.scenes)
+    context.run.append_scenes(context.round, context.family.name, source, generated.scenes)
     context.log(
         "generated",
         source=source,

@@ -2,39 +2,70 @@
 
 from __future__ import annotations
 
-from coda_envs.engine.widening import draw_magnitude, graded
-from coda_envs.text2potential import compile_potential, compile_program
-from coda_trainer.learning.chunk_critic import NoPotential, StatePotential
+from collections.abc import Mapping, Sequence
+
+from coda_envs.scene import Scene
 from coda_trainer.rounds import modes
 from coda_trainer.rounds.context import RoundContext
 from coda_trainer.rounds.diagnosing import find_difficulties
-from coda_trainer.rounds.magnitudes import measure_magnitudes
 from coda_trainer.rounds.modes import ActiveMode
+from coda_trainer.rounds.refining import potential_in_force
 from coda_trainer.rounds.schedule import WIDE, curriculum_weights, standing
 from coda_trainer.strategies.base import RoundPlan, mode_scenes, wide_scenes
+from coda_trainer.strategies.graded import graded_scenes
 
 
 class CoDA:
     """The full loop: generation and training programs from confirmed diagnoses.
 
     At least half of a round stays wide. The wide scenes reach from the seed range to the whole
-    generator range, most of them where the policy succeeds about half of the time.
+    generator range, most of them where the policy succeeds about half of the time. The settings
+    ``coda.omega`` and ``coda.phi`` turn off what the two kinds of programs do.
     """
 
     learns = True
 
     def plan(self, context: RoundContext) -> RoundPlan:
         """Diagnose, control, compile; then wide scenes and those of every active mode."""
+        settings = context.config.coda
         phase = find_difficulties(context)
         modes.remember(context, phase)
         active = modes.select_modes(context)
         modes.measure_baselines(context, active)
-        magnitudes, tried = measure_magnitudes(context)
-        scenes, weights = wide_scenes(
-            context,
-            context.config.collect.scenes,
-            lambda rng: graded(context.family, rng, draw_magnitude(rng, magnitudes)),
+        if settings.graded:
+            scenes, weights, tried = graded_scenes(context)
+        else:
+            scenes, weights = wide_scenes(context, context.config.collect.scenes)
+            tried = []
+        if settings.omega:
+            shares = self._aim(context, active, scenes, weights)
+        elif settings.phi:
+            shares = self._recognise(active, scenes, weights)
+        else:
+            shares = weights
+        context.log("plan", shares=shares, modes=[e.mode.id for e in active])
+        helped = active if settings.phi else []
+        return RoundPlan(
+            scenes=scenes,
+            weights=shares,
+            potential=potential_in_force(context, [d for e in helped for d in e.diagnoses]),
+            replay_weights={e.mode.id: e.phi.tools.replay_weight for e in helped},
+            noise={e.mode.id: e.phi.tools.exploration_noise for e in helped},
+            episodes=(*phase.episodes, *tried),
         )
+
+    def measure(self, context: RoundContext) -> None:
+        """Probes of every mode, and what follows for its life."""
+        modes.measure_modes(context)
+
+    @staticmethod
+    def _aim(
+        context: RoundContext,
+        active: Sequence[ActiveMode],
+        scenes: dict[str, Sequence[Scene]],
+        weights: Mapping[str, float],
+    ) -> dict[str, float]:
+        """Add scenes of every active mode to ``scenes``; the shares of all sources."""
         standings = []
         for entry in active:
             mode = entry.mode
@@ -51,26 +82,22 @@ class CoDA:
                 standings.append(standing(mode, context.memory.last_measurement(mode.id)))
         shares = curriculum_weights(standings, wide_share=context.config.collect.wide_share)
         wide = shares.pop(WIDE)
-        shares |= {source: wide * share for source, share in weights.items()}
-        context.log("plan", shares=shares, modes=[e.mode.id for e in active])
-        return RoundPlan(
-            scenes=scenes,
-            weights=shares,
-            potential=self._potential(context, active),
-            replay_weights={e.mode.id: e.phi.tools.replay_weight for e in active},
-            noise={e.mode.id: e.phi.tools.exploration_noise for e in active},
-            episodes=(*phase.episodes, *tried),
-        )
-
-    def measure(self, context: RoundContext) -> None:
-        """Probes of every mode, and what follows for its life."""
-        modes.measure_modes(context)
+        return shares | {source: wide * share for source, share in weights.items()}
 
     @staticmethod
-    def _potential(context: RoundContext, active: list[ActiveMode]) -> StatePotential:
-        """One Φ for the family: its stages, refined by every active mode's diagnoses."""
-        if context.config.signal == "sparse":
-            return NoPotential()
-        diagnoses = [d for entry in active for d in entry.diagnoses]
-        program = compile_program(context.family.template, diagnoses)
-        return compile_potential(program, context.family.schema)
+    def _recognise(
+        active: Sequence[ActiveMode],
+        scenes: dict[str, Sequence[Scene]],
+        weights: Mapping[str, float],
+    ) -> dict[str, float]:
+        """Give those wide scenes that show a mode's difficulty to the mode, so that its learning
+        tools reach them; the distribution of scenes stays as it is. The shares of all sources."""
+        wide = scenes[WIDE]
+        of_mode: dict[str, list[Scene]] = {WIDE: []}
+        for scene in wide:
+            shown = (e.mode.id for e in active if modes.shows(e.omega, scene))
+            of_mode.setdefault(next(shown, WIDE), []).append(scene)
+        scenes.update(of_mode)
+        parts = {source: len(found) / len(wide) for source, found in of_mode.items()}
+        shares = {source: share for source, share in weights.items() if source != WIDE}
+        return shares | {source: weights[WIDE] * part for source, part in parts.items()}

@@ -1,0 +1,185 @@
+"""A benchmark: its cells, what they are expected to show, their figures, tables and pictures."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from coda_envs.errors import ConfigError, suggest
+from coda_trainer.benchmarks.cells import Cell, check_cells, chosen
+from coda_trainer.benchmarks.preset import Preset, load_preset
+from coda_trainer.benchmarks.reading import RunFigures, read_run
+from coda_trainer.benchmarks.running import Outcome, run_cells
+from coda_trainer.benchmarks.tables import Table, markdown
+from coda_trainer.files import write_atomic
+from coda_trainer.machine import code_commit, describe_machine
+from coda_trainer.strict_json import dumps, plain
+
+P = TypeVar("P", bound=Preset)
+
+#: Every benchmark: its module and class.
+BENCHES = {
+    "table4": "coda_trainer.benchmarks.table4:Table4",
+    "figure4": "coda_trainer.benchmarks.figure4:Figure4",
+    "pilot": "coda_trainer.benchmarks.pilot:Pilot",
+}
+
+
+class Bench(ABC, Generic[P]):
+    """One file a benchmark; :data:`BENCHES` finds it by name."""
+
+    name: str
+    heading: str
+    preset_type: type[P]
+
+    @abstractmethod
+    def cells(self, preset: P) -> list[Cell]:
+        """Every run that it needs."""
+
+    @abstractmethod
+    def expected(self, preset: P) -> dict[str, Any]:
+        """What is expected, and what the sizes can show: written down before the first run."""
+
+    @abstractmethod
+    def combine(self, preset: P, runs: Sequence[RunFigures]) -> dict[str, Any]:
+        """The figures of the runs that are complete."""
+
+    @abstractmethod
+    def tables(self, preset: P, figures: Mapping[str, Any]) -> list[Table]:
+        """The figures as tables, the paper's beside them where it has some."""
+
+    @abstractmethod
+    def draw(self, preset: P, figures: Mapping[str, Any], path: Path) -> None:
+        """The figures as one picture."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a benchmark left: its result as data, its tables, its files, and what went wrong."""
+
+    result: Mapping[str, Any]
+    tables: Sequence[Table]
+    files: Sequence[Path]
+    failed: Mapping[str, str]
+
+
+def make_bench(name: str) -> Bench[Any]:
+    """The benchmark of that name. Raises :class:`ConfigError` for an unknown one."""
+    if name not in BENCHES:
+        raise ConfigError(f"unknown benchmark {name!r}.", allowed=suggest(name, BENCHES))
+    module, _, kind = BENCHES[name].partition(":")
+    made: Bench[Any] = getattr(import_module(module), kind)()
+    return made
+
+
+def run_bench(
+    name: str,
+    preset_name: str,
+    *,
+    runs: Path,
+    out: Path,
+    only: Sequence[str] = (),
+    jobs: int = 1,
+    say: Callable[[str], None],
+) -> Report:
+    """Run what is missing of a benchmark and write ``<name>-<preset>.json``, ``.md`` and ``.png``.
+
+    ``runs``: where the run folders are; ``out``: where the result goes; ``only``: cells or arms to
+    run now, what is complete of the others counts too. The statement of what is expected is written
+    before the first run and kept. Raises :class:`ConfigError` before anything runs.
+    """
+    bench = make_bench(name)
+    preset = load_preset(bench.preset_type, name, preset_name)
+    cells = bench.cells(preset)
+    check_cells(cells)
+    wanted = chosen(cells, only)
+    out.mkdir(parents=True, exist_ok=True)
+    runs.mkdir(parents=True, exist_ok=True)
+    stem = f"{name}-{Path(preset_name).stem}"
+    result = out / f"{stem}.json"
+    told: dict[str, Any] = {
+        "bench": name,
+        "preset": preset.model_dump(mode="json"),
+        "expected": _statement(bench, preset, result),
+        "commit": code_commit(),
+        "machine": describe_machine(),
+        "seeds": list(preset.seeds),
+    }
+    _write(result, {**told, "cells": {}, "figures": None, "complete": False})
+    outcomes = run_cells(wanted, runs, jobs, say)
+    complete = [read_run(c, runs / c.folder) for c in cells if _complete(c, runs, outcomes)]
+    figures = plain(bench.combine(preset, complete))
+    done = {run.cell.name: run.to_dict() for run in complete}
+    failed = {n: o.problem for n, o in outcomes.items() if o.problem}
+    told |= {
+        "cells": {
+            c.name: {"status": _status(c, done, failed), "problem": failed.get(c.name, "")}
+            | done.get(c.name, {"arm": c.arm, "seed": c.config.seed})
+            for c in cells
+        },
+        "configurations": {c.name: c.config.to_dict() for c in cells},
+        "figures": figures,
+        "complete": len(done) == len(cells),
+    }
+    _write(result, told)
+    tables = bench.tables(preset, figures)
+    picture, page = out / f"{stem}.png", out / f"{stem}.md"
+    bench.draw(preset, figures, picture)
+    write_atomic(page, markdown([*tables, _state(told)], bench.heading, [picture.name]))
+    return Report(told, tables, (result, page, picture), failed)
+
+
+def _statement(bench: Bench[P], preset: P, result: Path) -> dict[str, Any]:
+    """What is expected of this preset: as first written, where it was."""
+    if result.is_file():
+        before = json.loads(result.read_text(encoding="utf-8"))
+        if before.get("preset") == preset.model_dump(mode="json"):
+            kept: dict[str, Any] = before["expected"]
+            return kept
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"written": now, "commit": code_commit(), **bench.expected(preset)}
+
+
+def _complete(cell: Cell, runs: Path, outcomes: Mapping[str, Outcome]) -> bool:
+    if cell.name in outcomes:
+        return not outcomes[cell.name].problem
+    # Not asked for now: it counts where an earlier call brought it to its end.
+    from coda_trainer.benchmarks.running import Task
+
+    return Task(cell.name, runs / cell.folder, cell.config, None, cell.agreement).complete()
+
+
+def _status(cell: Cell, done: Mapping[str, Any], failed: Mapping[str, str]) -> str:
+    if cell.name in failed:
+        return "failed"
+    return "complete" if cell.name in done else "not run"
+
+
+def _state(told: Mapping[str, Any]) -> Table:
+    """Where the figures come from."""
+    cells = told["cells"].values()
+    count = {s: sum(c["status"] == s for c in cells) for s in ("complete", "failed", "not run")}
+    times = [c["seconds"] for c in cells if c.get("seconds") is not None]
+    machine = told["machine"]
+    return Table(
+        "Runs",
+        ("complete", "failed", "not run", "seconds in all", "commit", "machine"),
+        [
+            (
+                *map(str, count.values()),
+                f"{sum(times):.0f}" if times else "not measured",
+                told["commit"],
+                f"{machine['processor']}, {machine['cores']} cores",
+            )
+        ],
+    )
+
+
+def _write(path: Path, data: Mapping[str, Any]) -> None:
+    write_atomic(path, dumps(data, indent=1) + "\n")

@@ -1,0 +1,35 @@
+"""Jobs: what a rollout is asked for, as plain data that a worker process can be sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coda_envs.observations import ObsMode
+from coda_envs.scene import Scene
+from coda_envs.start_state import StartState
+
+
+@dataclass(frozen=True)
+class Job:
+    """One episode to run: the scene, the seed of environment and noise, what it is for.
+
+    ``start``: where in the scene it starts; None: at the beginning.
+    """
+
+    scene: Scene
+    seed: int
+    source: str = ""
+    noise_multiplier: float = 1.0
+    start: StartState | None = None
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """How the rollouts' environments act and what they show; each job's scene says its family.
+
+    ``image_size``: pixels of a square image, where ``obs_mode`` has images.
+    """
+
+    control_hz: int = 10
+    obs_mode: ObsMode = "state"
+    image_size: int = 128
