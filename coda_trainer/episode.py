@@ -48,6 +48,8 @@ class Episode:
     source: str = ""
     #: Control steps used before its first one: more than 0 where it started from a StartState.
     began: int = 0
+    #: The stage of the potential that it entered where it started; empty: at the beginning.
+    stage: str = ""
     #: Kept where the rollout was asked to; no replay stores them.
     states: LookStates | None = None
 

@@ -179,7 +179,7 @@ def test_a_joint_run_goes_on_from_the_checkpoint_of_every_family(run: Path, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 # The second one: when one family has learnt, in the middle of the other.
 @pytest.mark.parametrize("moment", [".draft_000", "round_001_articulated_block_1", ".draft_001"])
 def test_a_killed_joint_run_ends_as_if_it_had_never_been_killed(
@@ -189,7 +189,7 @@ def test_a_killed_joint_run_ends_as_if_it_had_never_been_killed(
     file.write_text(joint().to_yaml())
     words = ["train", "--config", str(file), "--out", str(again)]
     command = process(words, tmp_path, {"KILL_AT": moment})
-    _, err = command.communicate(timeout=110)
+    _, err = command.communicate(timeout=280)
     assert command.returncode == -signal.SIGKILL, err
     resume(again)
     assert results(again) == results(run)
@@ -198,7 +198,7 @@ def test_a_killed_joint_run_ends_as_if_it_had_never_been_killed(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_two_joint_rounds_end_the_same_after_a_kill(tmp_path: Path) -> None:
     """In the second round the learners are those of the checkpoint, not new ones."""
     straight, again = tmp_path / "straight", tmp_path / "again"
@@ -207,7 +207,7 @@ def test_two_joint_rounds_end_the_same_after_a_kill(tmp_path: Path) -> None:
     (tmp_path / "joint.yaml").write_text(config.to_yaml())
     words = ["train", "--config", "joint.yaml", "--out", "again"]
     command = process(words, tmp_path, {"KILL_AT": "round_002_articulated_warm_up"})
-    command.communicate(timeout=110)
+    command.communicate(timeout=280)
     assert command.returncode == -signal.SIGKILL
     assert "Going on after round 1" in resume(again)
     assert results(again) == results(straight)
@@ -227,7 +227,7 @@ def test_a_checkpoint_of_other_families_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_modes_stay_with_their_family(tmp_path: Path) -> None:
     """Pick-place finds its mode, articulated trains on wide scenes and is not aimed at it."""
     path = tmp_path / "run"
@@ -249,7 +249,7 @@ def test_modes_stay_with_their_family(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_built_in_policy_learns_two_families_whatever_the_number_of_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,11 +11,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from coda_envs.errors import ConfigError, suggest
+from coda_envs.errors import ConfigError, RunError, suggest
 from coda_trainer.benchmarks.cells import Cell, check_cells, chosen
 from coda_trainer.benchmarks.preset import Preset, load_preset
 from coda_trainer.benchmarks.reading import RunFigures, read_run
-from coda_trainer.benchmarks.running import Outcome, run_cells
+from coda_trainer.benchmarks.running import Task, run_cells
 from coda_trainer.benchmarks.tables import Table, markdown
 from coda_trainer.files import write_atomic
 from coda_trainer.machine import code_commit, describe_machine
@@ -103,20 +103,22 @@ def run_bench(
     runs.mkdir(parents=True, exist_ok=True)
     stem = f"{name}-{Path(preset_name).stem}"
     result = out / f"{stem}.json"
+    stated = _statement(preset, result)
     told: dict[str, Any] = {
         "bench": name,
         "preset": preset.model_dump(mode="json"),
-        "expected": _statement(bench, preset, result),
+        "expected": stated or _new_statement(bench, preset),
         "commit": code_commit(),
         "machine": describe_machine(),
         "seeds": list(preset.seeds),
     }
-    _write(result, {**told, "cells": {}, "figures": None, "complete": False})
-    outcomes = run_cells(wanted, runs, jobs, say)
-    complete = [read_run(c, runs / c.folder) for c in cells if _complete(c, runs, outcomes)]
+    if stated is None:
+        _write(result, {**told, "cells": {}, "figures": None, "complete": False})
+    problems = run_cells(wanted, runs, jobs, say)
+    complete = [read_run(c, runs / c.folder) for c in cells if _complete(c, runs, problems)]
     figures = plain(bench.combine(preset, complete))
     done = {run.cell.name: run.to_dict() for run in complete}
-    failed = {n: o.problem for n, o in outcomes.items() if o.problem}
+    failed = {name: problem for name, problem in problems.items() if problem}
     told |= {
         "cells": {
             c.name: {"status": _status(c, done, failed), "problem": failed.get(c.name, "")}
@@ -135,23 +137,29 @@ def run_bench(
     return Report(told, tables, (result, page, picture), failed)
 
 
-def _statement(bench: Bench[P], preset: P, result: Path) -> dict[str, Any]:
-    """What is expected of this preset: as first written, where it was."""
-    if result.is_file():
+def _statement(preset: Preset, result: Path) -> dict[str, Any] | None:
+    """What an earlier call wrote down as expected of the same preset, or None."""
+    if not result.is_file():
+        return None
+    try:
         before = json.loads(result.read_text(encoding="utf-8"))
-        if before.get("preset") == preset.model_dump(mode="json"):
-            kept: dict[str, Any] = before["expected"]
-            return kept
+        same = before["preset"] == preset.model_dump(mode="json")
+        return dict(before["expected"]) if same else None
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{result} is not a benchmark's result: {error}.", remedy="move it out of the way"
+        ) from error
+
+
+def _new_statement(bench: Bench[P], preset: P) -> dict[str, Any]:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return {"written": now, "commit": code_commit(), **bench.expected(preset)}
 
 
-def _complete(cell: Cell, runs: Path, outcomes: Mapping[str, Outcome]) -> bool:
-    if cell.name in outcomes:
-        return not outcomes[cell.name].problem
-    # Not asked for now: it counts where an earlier call brought it to its end.
-    from coda_trainer.benchmarks.running import Task
-
+def _complete(cell: Cell, runs: Path, problems: Mapping[str, str]) -> bool:
+    """Whether a cell is; one that was not asked for now may have been brought to its end before."""
+    if cell.name in problems:
+        return not problems[cell.name]
     return Task(cell.name, runs / cell.folder, cell.config, None, cell.agreement).complete()
 
 
@@ -167,14 +175,15 @@ def _state(told: Mapping[str, Any]) -> Table:
     count = {s: sum(c["status"] == s for c in cells) for s in ("complete", "failed", "not run")}
     times = [c["seconds"] for c in cells if c.get("seconds") is not None]
     machine = told["machine"]
+    commits = sorted({c["commit"] for c in cells if "commit" in c})
     return Table(
         "Runs",
-        ("complete", "failed", "not run", "seconds in all", "commit", "machine"),
+        ("complete", "failed", "not run", "seconds in all", "commits", "machine"),
         [
             (
                 *map(str, count.values()),
                 f"{sum(times):.0f}" if times else "not measured",
-                told["commit"],
+                ", ".join(commits) or "none",
                 f"{machine['processor']}, {machine['cores']} cores",
             )
         ],

@@ -137,7 +137,7 @@ class Figure4(Bench[Figure4Preset]):
             ceiling = [point["ceiling"] for point in curve]
             second.plot(across, ceiling, color="#555555", ls="--", label="two sparse critics")
             second.axhline(curve[0]["chance"], color="#999999", ls=":", label="chance")
-        second.set_ylim(0, 102)
+        second.set_ylim(top=102)
         second.set_xlabel("critic updates")
         second.set_ylabel("same best chunk [%]")
         second.set_title("(b) Agreement of the two critics", loc="left", fontsize=10)
@@ -151,6 +151,5 @@ class Figure4(Bench[Figure4Preset]):
         third.set_ylabel(f"success on {preset.snapshots} [%]")
         third.set_title("(c) Successive snapshots", loc="left", fontsize=10)
         for axis in (first, second, third):
-            if axis.lines:
-                axis.legend(frameon=False, fontsize=8)
+            plots.finish(axis)
         plots.save(figure, path)

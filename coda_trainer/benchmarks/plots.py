@@ -61,12 +61,18 @@ def draw_curve(
     means = [scale * point["mean"] for point in curve]
     marker = MARKERS[number % len(MARKERS)]
     axis.plot(across, means, ls=line, marker=marker, ms=5, color=colour, label=label)
-    axis.set_ylim(bottom=0)
     if all(point["standard_error"] is not None for point in curve):
         errors = [scale * point["standard_error"] for point in curve]
         low = [m - e for m, e in zip(means, errors, strict=True)]
         high = [m + e for m, e in zip(means, errors, strict=True)]
         axis.fill_between(across, low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+def finish(axis: Axes) -> None:
+    """Percentages from zero, and the curves' names; once everything is drawn."""
+    axis.set_ylim(bottom=0)
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(frameon=False, fontsize=8)
 
 
 def draw_intervals(

@@ -8,7 +8,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from coda_envs.errors import CodaError
 from coda_trainer.benchmarks.cells import Cell, start_folder
+from coda_trainer.benchmarks.critics import agreement_file, write_agreement
 from coda_trainer.benchmarks.preset import AgreementSettings
 from coda_trainer.config import RunConfig
 from coda_trainer.learning.rollout import end_with_parent
@@ -25,17 +26,9 @@ from coda_trainer.strategies import make_strategy
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a cell's run stands: ``problem`` is empty where it is complete."""
-
-    folder: Path
-    problem: str = ""
-
-
-@dataclass(frozen=True)
 class Task:
-    """One run to bring to its end, in ``folder``; ``start``: the folder of the fine-tuning that it
-    branches from, None for a fine-tuning itself."""
+    """One run to bring to its end, in ``folder``. ``start``: the folder of the fine-tuning that it
+    branches from, None for a fine-tuning itself; that one is called like its folder."""
 
     name: str
     folder: Path
@@ -45,9 +38,6 @@ class Task:
 
     def complete(self) -> bool:
         """Whether nothing is left to do."""
-        # Imported here: it imports this package's other half.
-        from coda_trainer.benchmarks.critics import agreement_file
-
         learns = make_strategy(self.config.strategy).learns
         run = RunFolder(self.folder)
         if not run.finished(self.config.rounds if learns else 0):
@@ -69,56 +59,82 @@ class Task:
 
 def run_cells(
     cells: Sequence[Cell], runs: Path, jobs: int, say: Callable[[str], None]
-) -> dict[str, Outcome]:
+) -> dict[str, str]:
     """Bring every cell's run in the folder ``runs`` to its end, ``jobs`` at a time.
 
-    What is complete is left alone; what was stopped goes on. A run that fails is named, with the
-    file that has its output, and the others go on. The outcomes by the cells' names.
+    What is complete is left alone; what was stopped goes on. A run that fails is told with the file
+    that has its output, and the others go on. Returns what went wrong by the cells' names, empty
+    for those that are complete.
     """
     (runs / "logs").mkdir(parents=True, exist_ok=True)
-    tasks = _tasks(cells, runs)
-    outcomes: dict[str, Outcome] = {}
-    running: dict[str, SpawnProcess] = {}
-    began: dict[str, float] = {}
-    waiting = dict(tasks)
+    waiting = _tasks(cells, runs)
+    ended: dict[str, str] = {}
+    running: dict[str, _Running] = {}
     try:
         while waiting or running:
-            for name, task in list(waiting.items()):
-                if len(running) == jobs:
-                    break
-                needed = next((n for n, t in tasks.items() if t.folder == task.start), None)
-                if needed is not None and needed not in outcomes:
-                    continue
-                del waiting[name]
-                failed = "" if needed is None else outcomes[needed].problem
-                if failed:
-                    outcomes[name] = Outcome(task.folder, f"its fine-tuning failed: {failed}")
-                elif task.complete():
-                    outcomes[name] = Outcome(task.folder)
-                    say(f"{name}: complete")
+            # A fine-tuning comes before the runs that need it, so that one can always begin.
+            ready = [t for t in waiting.values() if t.start is None or t.start.name in ended]
+            for task in ready[: jobs - len(running)]:
+                del waiting[task.name]
+                problem = "" if task.start is None else ended[task.start.name]
+                begun = _begin(task, problem, say)
+                if isinstance(begun, str):
+                    ended[task.name] = begun
                 else:
-                    try:
-                        task.prepare()
-                    except CodaError as error:
-                        outcomes[name] = Outcome(task.folder, str(error))
-                        say(f"{name}: {error}")
-                        continue
-                    say(f"{name}: training in {task.folder}")
-                    began[name] = time.monotonic()
-                    running[name] = _start(task)
-            wait([process.sentinel for process in running.values()])
-            for name, process in list(running.items()):
-                if process.exitcode is None:
-                    continue
-                del running[name]
-                took = time.monotonic() - began[name]
-                outcomes[name] = _outcome(tasks[name], process.exitcode)
-                say(f"{name}: {outcomes[name].problem or f'complete after {took:.0f} s'}")
+                    running[task.name] = begun
+            wait([r.process.sentinel for r in running.values()])
+            for name in [n for n, r in running.items() if r.process.exitcode is not None]:
+                ended[name] = running.pop(name).problem(say)
     finally:
-        for process in running.values():
-            process.terminate()
-            process.join()
-    return {cell.name: outcomes[cell.name] for cell in cells}
+        for left in running.values():
+            left.process.terminate()
+            left.process.join()
+    return {cell.name: ended[cell.name] for cell in cells}
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A task under way in a process, since ``began`` (monotonic seconds)."""
+
+    task: Task
+    process: SpawnProcess
+    began: float
+
+    def problem(self, say: Callable[[str], None]) -> str:
+        """What went wrong, now that its process has ended; empty where nothing did."""
+        told = ""
+        if self.process.exitcode != 0:
+            log = _log(self.task.folder)
+            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+            said = next((x for x in reversed(lines) if x.startswith("error: ")), "")
+            why = said.removeprefix("error: ") or f"its process ended ({self.process.exitcode})"
+            told = f"failed: {why} (see {log})"
+        say(f"{self.task.name}: {told or f'complete after {time.monotonic() - self.began:.0f} s'}")
+        return told
+
+
+def _begin(task: Task, problem: str, say: Callable[[str], None]) -> _Running | str:
+    """Start a task in a process of its own; or what is wrong with it, empty where it is complete
+    already. ``problem``: of the fine-tuning that it needs."""
+    told = f"its fine-tuning failed: {problem}" if problem else ""
+    if not told and task.complete():
+        say(f"{task.name}: complete")
+        return ""
+    if not told:
+        try:
+            task.prepare()
+        except CodaError as error:
+            told = str(error)
+    if told:
+        say(f"{task.name}: {told}")
+        return told
+    say(f"{task.name}: training in {task.folder}")
+    # Not a daemon: it has worker processes of its own.
+    process = multiprocessing.get_context("spawn").Process(
+        target=_work, args=(task,), name=task.name
+    )
+    process.start()
+    return _Running(task, process, time.monotonic())
 
 
 def seconds(folder: Path) -> float | None:
@@ -142,15 +158,6 @@ def _tasks(cells: Sequence[Cell], runs: Path) -> dict[str, Task]:
     return tasks
 
 
-def _start(task: Task) -> SpawnProcess:
-    # Not a daemon: it has worker processes of its own.
-    process = multiprocessing.get_context("spawn").Process(
-        target=_work, args=(task,), name=task.name
-    )
-    process.start()
-    return process
-
-
 def _work(task: Task) -> None:
     """In the process of a run: train to the end, then measure."""
     threading.Thread(target=end_with_parent, daemon=True).start()
@@ -170,8 +177,6 @@ def _work(task: Task) -> None:
 
 
 def _measure(folder: Path, settings: AgreementSettings) -> int:
-    from coda_trainer.benchmarks.critics import write_agreement
-
     try:
         write_agreement(folder, settings)
     except CodaError as error:
@@ -180,20 +185,5 @@ def _measure(folder: Path, settings: AgreementSettings) -> int:
     return 0
 
 
-def _outcome(task: Task, code: int) -> Outcome:
-    if code == 0:
-        return Outcome(task.folder)
-    log = _log(task.folder)
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    said = next((x for x in reversed(lines) if x.startswith("error: ")), "")
-    why = said.removeprefix("error: ") or f"its process ended with code {code}"
-    return Outcome(task.folder, f"failed: {why} (see {log})")
-
-
 def _log(folder: Path) -> Path:
     return folder.parent / "logs" / f"{folder.name}.log"
-
-
-def problems(outcomes: Mapping[str, Outcome]) -> list[str]:
-    """What went wrong, a line each."""
-    return [f"{name}: {o.problem}" for name, o in outcomes.items() if o.problem]

@@ -116,8 +116,7 @@ class Table4(Bench[Table4Preset]):
         axis.set_xlabel("critic updates of a family")
         axis.set_ylabel(f"success on {preset.tuned_on} [%]")
         axis.set_title("Backbone alone; band: standard error over seeds", loc="left", fontsize=10)
-        if axis.lines[:-1]:
-            axis.legend(frameon=False, fontsize=8)
+        plots.finish(axis)
         plots.save(figure, path)
 
 

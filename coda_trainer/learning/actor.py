@@ -12,7 +12,7 @@ import numpy as np
 
 from coda_trainer.backbone import Backbone, ObsBatch, TrainableBackbone
 from coda_trainer.discovery import make_backbone
-from coda_trainer.learning.exploration import ExplorationNoise
+from coda_trainer.learning.exploration import Noise
 from coda_trainer.learning.reader import encode
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class ActorSpec:
     seed: int = 0
     folder: Path | None = None
     residual: Path | None = None
-    noise: ExplorationNoise | None = None
+    noise: Noise | None = None
     choice: ChoiceSpec | None = None
 
     @property
@@ -72,22 +72,50 @@ class Actor:
         *,
         seed: int,
         features: np.ndarray,
-        noise: ExplorationNoise | None = None,
+        noise: Noise | None = None,
         rngs: Sequence[np.random.Generator] = (),
         multipliers: Sequence[float] = (),
+        candidates: Sequence[int | None] = (),
     ) -> np.ndarray:
         """The next actions ``[B, h, A]`` for B observations.
 
         ``features [B, F]``: the simulator's state, for a critic that picks among samples alone.
+        ``candidates``: of how many, row by row; None, or left out: of as many as the choice says.
         ``noise`` and the choice draw row i from ``rngs[i]``; ``noise`` is scaled by
         ``multipliers[i]``.
         """
-        spec = self.backbone.spec
-        chunks = self.backbone.sample(obs, self._candidates, seed=seed if spec.seedable else None)
-        chunks = np.array(chunks[:, :, : spec.execute], dtype=np.float32)
-        chunk = chunks[:, 0] if self.choice is None else self.choice(features, chunks, rngs)
-        if self.residual is not None:
-            chunk = self.residual.act(encode(self.backbone, obs), chunk)
+        widths = np.full(len(features), self._candidates)
+        if self.choice is not None:
+            for row, width in enumerate(candidates):
+                widths[row] = width or self._candidates
+        action_dim = self.backbone.spec.action_dim
+        chunk = np.empty((len(features), self.backbone.spec.execute, action_dim), np.float32)
+        for width in np.unique(widths).tolist():
+            rows = np.flatnonzero(widths == width)
+            part = {key: values[rows] for key, values in obs.items()}
+            chunk[rows] = self._proposal(part, width, seed, features[rows], rngs, rows)
         if noise is not None:
             chunk = noise(chunk, rngs, multipliers)
         return chunk
+
+    def _proposal(
+        self,
+        obs: ObsBatch,
+        width: int,
+        seed: int,
+        features: np.ndarray,
+        rngs: Sequence[np.random.Generator],
+        rows: np.ndarray,
+    ) -> np.ndarray:
+        """Chunks ``[k, h, A]`` for the k rows that pick among ``width`` candidates, each as the
+        residual corrects it: what would be executed is what the critic judges."""
+        spec = self.backbone.spec
+        sampled = self.backbone.sample(obs, width, seed=seed if spec.seedable else None)
+        chunks = np.array(sampled[:, :, : spec.execute], dtype=np.float32)
+        if self.residual is not None:
+            encoding = np.repeat(encode(self.backbone, obs), width, axis=0)
+            chunks = self.residual.act(encoding, chunks.reshape(-1, *chunks.shape[2:]))
+            chunks = chunks.reshape(sampled.shape[0], width, *chunks.shape[1:])
+        if self.choice is None or width == 1:
+            return chunks[:, 0]
+        return self.choice(features, chunks, [rngs[row] for row in rows.tolist()])

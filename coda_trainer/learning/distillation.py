@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from coda_envs.errors import LearningError
 from coda_trainer.backbone import ChunkBatch
 from coda_trainer.episode import Episode
@@ -33,5 +35,6 @@ def distil_selection(
     encoding, base = reader(chunks.obs)
     labels = chunks.actions.copy()
     ran = chunks.valid[:, :execute, None]
-    labels[:, :execute] = actor.act(encoding, base) * ran
+    # The mean of a Gaussian may lie where no action does.
+    labels[:, :execute] = np.clip(actor.act(encoding, base), -1.0, 1.0) * ran
     return ChunkBatch(chunks.obs, labels, chunks.valid)

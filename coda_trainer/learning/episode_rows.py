@@ -18,6 +18,7 @@ class Record:
     """What is kept of an episode beside its rows: where they are, and where it came from.
 
     The episode's T + 1 states lie in rows ``start`` to ``start + length`` (``length`` = T).
+    ``stage``: the one that it entered where it started; empty: it started at the beginning.
     """
 
     start: int
@@ -27,6 +28,7 @@ class Record:
     source: str
     terminated: bool
     success: bool
+    stage: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class EpisodeIndex:
     terminated: np.ndarray
     success: np.ndarray
     source: np.ndarray
+    stage: np.ndarray
 
 
 class EpisodeRows:
@@ -75,6 +78,7 @@ class EpisodeRows:
                 terminated=np.array([r.terminated for r in self.records], dtype=bool),
                 success=np.array([r.success for r in self.records], dtype=bool),
                 source=np.array([r.source for r in self.records], dtype=np.str_),
+                stage=np.array([r.stage for r in self.records], dtype=np.str_),
             )
         return self._index
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -11,6 +12,19 @@ from coda_envs.errors import ConfigError
 
 #: Noise of (x, y, z, rotation x, rotation y, yaw, gripper), as multiples of its standard deviation.
 NOISE = (1.0, 1.0, 1.5, 1.0, 1.0, 2.0, 1.5)
+
+
+class Noise(Protocol):
+    """Exploration as plain data that a worker process can be sent."""
+
+    def __call__(
+        self,
+        chunk: np.ndarray,
+        rngs: Sequence[np.random.Generator],
+        multiplier: float | Sequence[float] = 1.0,
+    ) -> np.ndarray:
+        """Noisy ``chunk [B, h, A]``; row i draws from ``rngs[i]`` alone. ``multiplier``: factor on
+        the standard deviation, for all rows or one a row."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from coda_envs.observations import ObsMode
 from coda_envs.scene import Scene
 from coda_envs.start_state import StartState
@@ -13,7 +15,9 @@ from coda_envs.start_state import StartState
 class Job:
     """One episode to run: the scene, the seed of environment and noise, what it is for.
 
-    ``start``: where in the scene it starts; None: at the beginning.
+    ``start``: where in the scene it starts; None: at the beginning. ``stage``: the stage of the
+    potential that it enters there, which the replay keeps. ``candidates``: samples that the actor's
+    critic picks one of; None: as many as the actor's choice says.
     """
 
     scene: Scene
@@ -21,6 +25,8 @@ class Job:
     source: str = ""
     noise_multiplier: float = 1.0
     start: StartState | None = None
+    stage: str = ""
+    candidates: int | None = None
 
 
 @dataclass(frozen=True)
@@ -33,3 +39,8 @@ class EnvSpec:
     control_hz: int = 10
     obs_mode: ObsMode = "state"
     image_size: int = 128
+
+
+def episode_rng(seed: int) -> np.random.Generator:
+    """What an episode's exploration noise is drawn from, for its job's seed."""
+    return np.random.default_rng((seed, 1))

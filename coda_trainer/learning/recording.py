@@ -122,6 +122,7 @@ class Recorder(ABC):
             failure=str(self._failure[slot]),
             source=job.source,
             began=0 if job.start is None else job.start.steps,
+            stage=job.stage,
             states=kept if states else None,
         )  # fmt: skip
 

@@ -42,8 +42,9 @@ class TransitionBatch:
     ``observed [B]``: the discounted sparse return that the episode went on to get from t, 0 where
     it did not succeed. ``steps [B]``: k. ``terminated [B]``: the episode terminated at t + k;
     where it was cut off there instead, this is False, and the value goes on. ``demonstration
-    [B]``, ``source [B]``: where from.
-    All float32 but the last seven (float64 three times, int64, bool, bool, str).
+    [B]``, ``source [B]``: where from; ``stage [B]``: the stage at whose entry the episode started,
+    empty where it started at the beginning.
+    All float32 but the last eight (float64 three times, int64, bool, bool, str, str).
     """
 
     features: np.ndarray
@@ -61,6 +62,7 @@ class TransitionBatch:
     terminated: np.ndarray
     demonstration: np.ndarray
     source: np.ndarray
+    stage: np.ndarray
 
     def __len__(self) -> int:
         return len(self.chunk)
@@ -125,6 +127,7 @@ class Replay:
                 source=episode.source,
                 terminated=episode.terminated,
                 success=episode.success,
+                stage=episode.stage,
             )
             rows.append(record, {name: values[part] for name, values in states.items()})
 
@@ -170,14 +173,16 @@ class Replay:
         discount: float,
         demo_share: float = 0.25,
         source_weights: Mapping[str, float] | None = None,
+        stage_weights: Mapping[str, float] | None = None,
         dense: DenseReward | None = None,
     ) -> TransitionBatch:
         """A batch of transitions, uniform over the steps of each share, with replacement.
 
         ``discount``: γ per environment step. ``demo_share``: share of demonstrations.
-        ``source_weights``: factor on the weight of a rollout's steps by its source (1 where a
-        source is not named). ``dense``: a reward to be paid beside the sparse one, computed here
-        like shaping, so that none is ever stored. The same generator state gives the same batch.
+        ``source_weights``, ``stage_weights``: factors on the weight of a rollout's steps by its
+        source and by the stage at whose entry it started (1 where one is not named). ``dense``: a
+        reward to be paid beside the sparse one, computed here like shaping, so that none is ever
+        stored. The same generator state gives the same batch.
         Raises :class:`LearningError` where a share that is asked for is empty.
         """
         from_demos = round(batch_size * demo_share)
@@ -187,15 +192,51 @@ class Replay:
                 allowed="batch_size ≥ 1 and demo_share in [0, 1]",
             )
         pieces = []
-        for name, count, weights in (
-            ("demonstrations", from_demos, None),
-            ("rollouts", batch_size - from_demos, source_weights),
+        for name, count in (
+            ("demonstrations", from_demos),
+            ("rollouts", batch_size - from_demos),
         ):
             if count:
-                pieces.append(self._draw_part(name, rng, count, discount, weights, dense))
+                weight = self._weights(name, count, source_weights, stage_weights)
+                pieces.append(self._draw_part(name, rng, count, discount, weight, dense))
         return TransitionBatch(
             **{k: np.concatenate([piece[k] for piece in pieces]) for k in pieces[0]}
         )
+
+    def _weights(
+        self,
+        name: str,
+        count: int,
+        source_weights: Mapping[str, float] | None,
+        stage_weights: Mapping[str, float] | None,
+    ) -> np.ndarray:
+        """Weight of a step of each stored episode of a part; demonstrations all weigh the same."""
+        rows = self._parts()[name]
+        if not rows.records:
+            raise LearningError(
+                f"the replay holds no {name}, and a batch asks for {count} of them.",
+                remedy="add some first, or set the share of demonstrations to what there is",
+            )
+        weight = np.ones(len(rows.index.length))
+        if name == "demonstrations":
+            return weight
+        for what, tags, factors in (
+            ("source", rows.index.source, source_weights or {}),
+            ("stage", rows.index.stage, stage_weights or {}),
+        ):
+            for tag, factor in factors.items():
+                if not (np.isfinite(factor) and factor >= 0):
+                    raise LearningError(
+                        f"{what} {tag!r} has the replay weight {factor}.",
+                        allowed="a finite number from 0",
+                    )
+                weight[tags == tag] *= factor
+        if weight.max() <= 0:
+            raise LearningError(
+                f"every source of the {name} has replay weight 0.",
+                remedy="give one a positive weight",
+            )
+        return weight
 
     def _draw_part(
         self,
@@ -203,30 +244,12 @@ class Replay:
         rng: np.random.Generator,
         count: int,
         discount: float,
-        source_weights: Mapping[str, float] | None,
+        weight: np.ndarray,
         dense: DenseReward | None,
     ) -> dict[str, np.ndarray]:
         rows = self._parts()[name]
-        if not rows.records:
-            raise LearningError(
-                f"the replay holds no {name}, and a batch asks for {count} of them.",
-                remedy="add some first, or set the share of demonstrations to what there is",
-            )
         index, columns = rows.index, rows.columns
-        weight = np.ones(len(index.length))
-        for source, factor in (source_weights or {}).items():
-            if not (np.isfinite(factor) and factor >= 0):
-                raise LearningError(
-                    f"source {source!r} has the replay weight {factor}.",
-                    allowed="a finite number from 0",
-                )
-            weight[index.source == source] = factor
         edges = np.cumsum(weight * index.length)
-        if edges[-1] <= 0:
-            raise LearningError(
-                f"every source of the {name} has replay weight 0.",
-                remedy="give one a positive weight",
-            )
         point = rng.random(count) * edges[-1]
         # "right" passes over episodes of weight 0.
         pick = np.minimum(np.searchsorted(edges, point, side="right"), len(weight) - 1)
@@ -263,6 +286,7 @@ class Replay:
             "terminated": index.terminated[pick] & (t + k == index.length[pick]),
             "demonstration": np.full(count, name == "demonstrations"),
             "source": index.source[pick],
+            "stage": index.stage[pick],
         }
 
     def save(self, folder: Path) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from coda_envs.family import get_family
 from coda_trainer.episode import Episode
 from coda_trainer.learning.actor import Actor, ActorSpec
-from coda_trainer.learning.exploration import ExplorationNoise
-from coda_trainer.learning.jobs import EnvSpec, Job
+from coda_trainer.learning.exploration import Noise
+from coda_trainer.learning.jobs import EnvSpec, Job, episode_rng
 from coda_trainer.learning.recording import Recorder, recorder, single_recorder
 
 _actors: dict[tuple[str, ...], Actor] = {}
@@ -42,7 +42,7 @@ def run_unit(
 def play(
     recorded: Recorder,
     actor: Actor,
-    noise: ExplorationNoise | None,
+    noise: Noise | None,
     jobs: Sequence[Job],
     *,
     keep_states: bool = False,
@@ -52,7 +52,7 @@ def play(
     The policy looks in all running episodes at once. One that ends inside a chunk waits for the
     next look, where the next job takes its place.
     """
-    rngs = [np.random.default_rng((job.seed, 1)) for job in jobs]
+    rngs = [episode_rng(job.seed) for job in jobs]
     episodes: dict[int, Episode] = {}
     # Which job plays in each slot, -1 where none does.
     playing = np.full(recorded.slots, -1)
@@ -75,6 +75,7 @@ def play(
             noise=noise,
             rngs=[rngs[i] for i in places],
             multipliers=[jobs[i].noise_multiplier for i in places],
+            candidates=[jobs[i].candidates for i in places],
         )
         looks += 1
         for step in range(chunk.shape[1]):
@@ -94,7 +95,7 @@ def demonstrate_unit(env: EnvSpec, noise: float, jobs: Sequence[Job]) -> list[Ep
     only = np.zeros(1, dtype=np.int64)
     episodes = []
     for job in jobs:
-        rng, expert = np.random.default_rng((job.seed, 1)), family.expert(job.seed)
+        rng, expert = episode_rng(job.seed), family.expert(job.seed)
         recorded.start(only, [job])
         ended = False
         while not ended:
