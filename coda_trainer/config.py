@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-Strategy = Literal["sft", "uniform", "graded", "coda"]
+Strategy = Literal["sft", "uniform", "graded", "coda", "given"]
 Signal = Literal["text2potential", "unrefined", "description", "sparse", "free-form", "frozen"]
-#: ``wide`` is no frozen suite: fresh scenes of the whole generator range.
+UpdateRule = Literal["residual", "ppo", "weighted"]
+#: Two are no frozen suites but fresh scenes of the generator range: ``wide``, of the whole of it,
+#: and ``hard``, of the harder thirds of the family's declared interactions.
 Suite = Literal[
-    "seed", "wide", "ood-dev", "ood", "ood-spatial", "ood-attribute", "ood-task", "ood-far"
+    "seed", "wide", "hard", "ood-dev", "ood", "ood-spatial", "ood-attribute", "ood-task", "ood-far"
+]
+Tool = Literal[
+    "stage_resets", "replay_weight", "exploration_noise", "best_of_n", "hindsight_subgoals"
 ]
 
 #: Stands in metrics and tables for all families of a run together.
@@ -31,6 +36,12 @@ def _as_tuple(value: Any) -> Any:
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) != len(names):
         raise ValueError("a list that names each family once")
+    return names
+
+
+def _distinct_tools(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) != len(names):
+        raise ValueError("a list that names each tool once")
     return names
 
 
@@ -62,8 +73,10 @@ class DemonstrationsConfig(_Settings):
 
     episodes: Positive = 100
     """Successful expert episodes of each family, on scenes from the seed range."""
-    noise: Share = 0.1
+    noise: Share = 0.05
     """Standard deviation of the noise added to the expert's actions (1 = full action range)."""
+    pushes: Share = 0.7
+    """Share that starts where the open hand was pushed to, so that the way back is shown."""
 
 
 class SFTConfig(_Settings):
@@ -95,8 +108,13 @@ class CollectConfig(_Settings):
 
 
 class LearnerConfig(_Settings):
-    """The chunk critic and the bounded residual actor; every family has its own."""
+    """The chunk critic and what learns beside it; every family has its own."""
 
+    update: UpdateRule = "residual"
+    """What learns from rollouts: `residual`: a bounded correction of the policy that climbs the
+    critic, distilled into the policy at the round's end; `ppo`: such a correction by proximal
+    policy optimisation, distilled likewise; `weighted`: the policy itself after every block, on
+    its own chunks weighted by their advantage. With signal `frozen` the critic alone learns."""
     warm_up_updates: Count = 1500
     """Critic-only updates after the warm-up episodes."""
     updates_per_block: Positive = 500
@@ -109,6 +127,14 @@ class LearnerConfig(_Settings):
     """Discount of one environment step; 0.9924 is 0.97 over a chunk of four."""
     candidates: Annotated[int, Field(ge=2)] = 8
     """Chunks that the critic picks one of; used where `signal` is `frozen` alone."""
+    trace: Share = 0.9
+    """λ of the advantages, per chunk; for `ppo` and `weighted`."""
+    beta: Annotated[float, Field(gt=0.0)] = 1.0
+    """Temperature of the weights, in standard deviations of the advantages; for `weighted`."""
+    keep: Positive = 3
+    """Blocks of which all episodes are learnt from, not the successes alone; for `weighted`."""
+    backbone_updates: Count = 500
+    """Optimiser steps of the policy after each block, for all families; for `weighted`."""
 
 
 class DistilConfig(_Settings):
@@ -123,7 +149,7 @@ class DistilConfig(_Settings):
 class CodaConfig(_Settings):
     """What the strategy `coda` does with the modes that it confirmed; other strategies ignore it.
 
-    All three off: the diagnoses are made and the modes measured, and nothing comes of it.
+    The first three off: the diagnoses are made and the modes measured, and nothing comes of it.
     """
 
     omega: bool = True
@@ -132,6 +158,13 @@ class CodaConfig(_Settings):
     """Training programs Φ: diagnoses refine the potential, and their learning tools are used."""
     graded: bool = True
     """Wide scenes by graded magnitudes. Off: uniform over the generator range."""
+    tools: Annotated[
+        tuple[Tool, ...], BeforeValidator(_as_tuple), AfterValidator(_distinct_tools)
+    ] = get_args(Tool)
+    """The learning tools that training programs may use; `[]` for none."""
+    given: dict[Name, Name] = Field(default_factory=dict)
+    """For the strategy `given`: declared interactions that stand for modes, each with the stage
+    that a diagnosis would name."""
 
 
 class DiagnosisConfig(_Settings):
@@ -191,7 +224,8 @@ class RunConfig(_Settings):
     """The task families that the one policy learns: built-in or installed, each once."""
     strategy: Strategy = "coda"
     """`sft`: demonstrations only; `uniform`: scenes from the whole range; `graded`: the same, from
-    the seed range outwards; `coda`: the full loop."""
+    the seed range outwards; `coda`: the full loop; `given`: for benchmarks of the learning tools,
+    with modes that nobody had to find (`coda.given`)."""
     signal: Signal = "text2potential"
     """What the learner is paid: `text2potential`: potentials compiled from diagnoses and refined
     between rounds; `unrefined`: not refined; `description`: the potential of the task's description

@@ -128,7 +128,7 @@ def _allowed(groups: Sequence[str | int]) -> tuple[str, ...] | None:
         kind = field.annotation if field else None
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             model = kind
-        elif name == "options":
+        elif name in ("options", "given"):
             return None
         else:
             return ()

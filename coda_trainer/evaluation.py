@@ -7,15 +7,16 @@ import sys
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from coda_envs.engine.proposals import generate
-from coda_envs.errors import RunError
+from coda_envs.errors import RunError, SceneError
 from coda_envs.family import TaskFamily, get_family
+from coda_envs.interactions import THIRDS, Interaction, load_interactions, sample_interaction
 from coda_envs.scene import Scene
 from coda_envs.scene_source import load_suite
 from coda_trainer.config import ALL
@@ -31,6 +32,8 @@ from coda_trainer.statistics import Z95, wilson
 SEEDS = 2**31
 #: The suite that is drawn and not stored: fresh scenes of the whole generator range.
 WIDE_SUITE = "wide"
+#: Likewise drawn: fresh scenes of the family's declared interactions, see :func:`hard_cells`.
+HARD_SUITE = "hard"
 
 
 @dataclass(frozen=True)
@@ -101,18 +104,49 @@ def suite_jobs(family: TaskFamily, suite: str, episodes: int) -> list[Job]:
 
 
 def suite_scenes(family: TaskFamily, suite: str, count: int) -> Sequence[Scene]:
-    """A frozen suite, whatever its size, or ``count`` scenes of ``wide``.
+    """A frozen suite, whatever its size, or ``count`` scenes of ``wide`` or ``hard``.
 
-    Those are drawn from the whole generator range and validated; they are the same in every run,
-    and none is ever trained on. Raises :class:`SceneError` for an unknown name.
+    Those are drawn from the whole generator range, or from the cells of :func:`hard_cells` in turn,
+    and validated; they are the same in every run, and none is ever trained on. Raises
+    :class:`SceneError` for an unknown name.
     """
-    return _wide_scenes(family.name, count) if suite == WIDE_SUITE else load_suite(family, suite)
+    if suite == WIDE_SUITE:
+        return _wide_scenes(family.name, count)
+    if suite == HARD_SUITE:
+        return _hard_scenes(family.name, count)
+    return load_suite(family, suite)
+
+
+def hard_cells(family: TaskFamily) -> list[tuple[Interaction, int]]:
+    """The declared interactions in their middle and hardest third: scene i of ``hard`` is of the
+    i-th of these, starting over. Raises :class:`SceneError` where the family declares none."""
+    declared = load_interactions(family)
+    if not declared:
+        raise SceneError(
+            f"{family.name!r} declares no interactions: it has no suite 'hard'.",
+            remedy="declare some in its interactions.yaml, or choose another suite",
+        )
+    return [(interaction, part) for part in range(1, THIRDS) for interaction in declared]
 
 
 @lru_cache(maxsize=32)
 def _wide_scenes(family: str, count: int) -> tuple[Scene, ...]:
     rng = np.random.default_rng((SEEDS, zlib.crc32(family.encode())))
     return generate(get_family(family), count, rng, source=WIDE_SUITE).scenes
+
+
+@lru_cache(maxsize=32)
+def _hard_scenes(family: str, count: int) -> tuple[Scene, ...]:
+    of, rng = get_family(family), np.random.default_rng((SEEDS, zlib.crc32(family.encode()), 1))
+    cells, scenes = hard_cells(of), []
+    for index in range(count):
+        interaction, part = cells[index % len(cells)]
+        base = partial(sample_interaction, of, interaction, region="generator", part=part)
+        found = generate(of, 1, rng, source=HARD_SUITE, base=base).scenes
+        if not found:
+            raise SceneError(f"no valid scene of {interaction.name!r} in third {part + 1} found.")
+        scenes += found
+    return tuple(scenes)
 
 
 def scene_jobs(scenes: Sequence[Scene], source: str, episodes: int) -> list[Job]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tiny_run import events, metrics, quiet, results, resume, tiny
+from tiny_run import contents, events, metrics, quiet, results, resume, tiny
 
 from coda_envs.errors import RunError
 from coda_trainer.rounds.branching import branch, round_zero
@@ -41,13 +41,13 @@ def test_a_branched_run_ends_as_one_that_did_its_own_round_zero(
     config = tiny(**SMALL, signal="sparse")
     straight, branched = tmp_path / "straight", tmp_path / "branched"
     train(config, straight, reporter=quiet())
-    before = {p: p.read_bytes() for p in start.rglob("*") if p.is_file()}
+    before = contents(start)
     branch(start, branched, config)
     assert "Going on after round 0" in resume(branched)
     assert results(branched) == results(straight)
     assert metrics(branched) == metrics(straight)
     assert events(branched) == events(straight)
-    assert {p: p.read_bytes() for p in start.rglob("*") if p.is_file()} == before
+    assert contents(start) == before
 
 
 def test_sft_is_the_shared_fine_tuning_and_costs_nothing_more(start: Path, tmp_path: Path) -> None:

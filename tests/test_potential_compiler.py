@@ -91,7 +91,7 @@ def test_every_factor_stage_and_direction_compiles_to_a_valid_program() -> None:
         assert program.stage_names == STAGES
         assert [s.gate for s in program.stages] == [s.gate for s in TEMPLATE.stages]
         share = {s.name: s.weight for s in program.stages}
-        assert share[stage] == 1.75
+        assert share[stage] == 1.6
         assert all(w == 1.0 for name, w in share.items() if name != stage)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from command_line import strict
-from tiny_run import quiet, tiny
+from round_cases import round_context
 
 from coda_envs.errors import ConfigError
 from coda_envs.family import get_family
@@ -19,14 +20,11 @@ from coda_envs.programs.potential import PotentialProgram
 from coda_envs.scene import Scene
 from coda_envs.text2potential import Potential, compile_program
 from coda_trainer.learning.chunk_critic import NoPotential
-from coda_trainer.learning.rollout import EnvSpec, RolloutPool
-from coda_trainer.memory.store import MemoryStore
-from coda_trainer.rounds.context import ProgramState, RoundContext, RunContext, RunState
-from coda_trainer.rounds.policy import make_policy
+from coda_trainer.rounds.context import ProgramState, RoundContext
 from coda_trainer.rounds.refining import potential_in_force
-from coda_trainer.rounds.run_folder import RunFolder
 from coda_trainer.strategies import STRATEGIES, make_strategy
 from coda_trainer.strategies.base import OWN, RoundPlan, wide_scenes
+from coda_trainer.strategies.given import given_program
 
 FAMILY = get_family("pick-place")
 Make = Callable[..., RoundContext]
@@ -36,18 +34,7 @@ Make = Callable[..., RoundContext]
 def make(tmp_path: Path) -> Iterator[Make]:
     """Makes a context for round 1 of a tiny run whose policy has had no lesson yet."""
     with ExitStack() as stack:
-
-        def context(scene: Scene | None = None, round: int = 1, **changes: Any) -> RoundContext:
-            config = tiny(**changes)
-            run = RunFolder.create(tmp_path / f"run_{len(list(tmp_path.iterdir()))}", config, {})
-            stack.callback(run.close)
-            pool = stack.enter_context(RolloutPool(EnvSpec(config.control_hz)))
-            memory = stack.enter_context(MemoryStore(run.memory))
-            state = RunState(make_policy(config.backbone, config.seed, learns=True))
-            parts = (run, pool, memory, quiet(), state, scene)
-            return RunContext(config, (FAMILY,), round, *parts).of(FAMILY)
-
-        yield context
+        yield partial(round_context, stack, tmp_path)
 
 
 def own_scene() -> Scene:
@@ -112,7 +99,8 @@ def test_a_scene_of_ones_own_gets_its_share(make: Make) -> None:
 def test_jobs_follow_the_shares_and_repeat_exactly(make: Make) -> None:
     rng = np.random.default_rng(0)
     scenes = {name: [FAMILY.sample(rng) for _ in range(4)] for name in ("wide", "mode")}
-    plan = RoundPlan(scenes, {"wide": 0.75, "mode": 0.25}, NoPotential(), noise={"mode": 1.5})
+    training = {"mode": given_program(FAMILY, "grasp", ["exploration_noise"])}
+    plan = RoundPlan(scenes, {"wide": 0.75, "mode": 0.25}, NoPotential(), training)
     jobs = plan.jobs(make(), 40, "block 0")
     assert Counter(j.source for j in jobs) == {"wide": 30, "mode": 10}
     assert {j.noise_multiplier for j in jobs if j.source == "mode"} == {1.5}
@@ -208,7 +196,7 @@ def test_without_phi_the_scenes_aim_at_the_mode_and_nothing_else_does(make: Make
     plan = make_strategy("coda").plan(context)
     (mode,) = context.memory.modes()
     assert plan.weights == pytest.approx({"wide": 0.5, mode.id: 0.5})
-    assert plan.replay_weights == plan.noise == {}
+    assert plan.training == {}
     assert isinstance(plan.potential, Potential)
     assert plan.potential.program == FAMILY.template
 

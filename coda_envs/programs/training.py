@@ -63,3 +63,15 @@ class TrainingProgram(ProgramData):
     potential: PotentialProgram
     tools: Tools = Tools()
     provenance: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _aims_at_its_stages(self) -> TrainingProgram:
+        for name in self.subgoals:
+            if name not in self.potential.stage_names:
+                allowed = suggest(name, self.potential.stage_names)
+                raise ValueError(f"the subgoal {short(name)} is no stage, there are {allowed}")
+        return self
+
+    def with_tools(self, names: Iterable[str]) -> TrainingProgram:
+        """The same program with those of its learning tools alone, see :meth:`Tools.only`."""
+        return self.model_copy(update={"tools": self.tools.only(names)})

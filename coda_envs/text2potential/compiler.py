@@ -23,7 +23,7 @@ from coda_envs.text2potential.acts import stage_acts
 from coda_envs.text2potential.rules import Addition, additions
 
 #: A diagnosed stage weighs this many times what the others that are not light weigh on average.
-FOCUS = 1.75
+FOCUS = 1.6
 #: A stage that weighs less than this share of the heaviest is light: its gate is a touch that comes
 #: and goes, and weight on it would make Φ drop whenever a finger loses hold for an instant.
 LIGHT = 0.5

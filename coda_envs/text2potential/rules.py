@@ -75,7 +75,7 @@ RULES: tuple[Rule, ...] = (
     # Where the place is and how it is turned, and how much room it leaves.
     Rule("place", ("x", "y", "yaw", "ratio"), ("carry",), "distance", ("moved", "place"), 0.15),
     Rule("place", ("x", "y", "yaw", "ratio", "size", "clearance"), ("settle",),
-         "distance", ("moved", "place"), 0.05),
+         "distance", ("moved", "place"), 0.04),
     # Walls, a tall base: carry it above them.
     Rule("place", ("rim", "height"), ("carry",),
          "height", ("moved", "place"), 0.12, ("high",)),
@@ -94,7 +94,7 @@ RULES: tuple[Rule, ...] = (
     Rule("surroundings", ("yaw",), ("reach", "hold"), "alignment", ("moved",), keep=True),
     # What lies in the place already: come in from above, in the middle.
     Rule("surroundings", ("bearing", "size"), ("carry",), "height", ("moved", "place"), 0.12),
-    Rule("surroundings", ("bearing", "size"), ("settle",), "distance", ("moved", "place"), 0.05),
+    Rule("surroundings", ("bearing", "size"), ("settle",), "distance", ("moved", "place"), 0.04),
     # Others in the way: come in turned as the object is, carry it over them.
     Rule("bystander", ("x", "y", "yaw", "size", "shape"), ("reach", "hold"),
          "alignment", ("moved",), keep=True),
@@ -103,7 +103,7 @@ RULES: tuple[Rule, ...] = (
     # Choices of the task: which place, how many others, which of the parts.
     Rule("task", ("receptacle", "container"), ("carry",), "height", ("moved", "place"), 0.12),
     Rule("task", ("distractors", "fillers"), ("carry",), "height", ("moved",), 0.12),
-    Rule("task", ("kind",), ("settle",), "distance", ("moved", "place"), 0.05),
+    Rule("task", ("kind",), ("settle",), "distance", ("moved", "place"), 0.04),
     Rule("task", ("furniture", "drawers", "drawer", "door"), ("reach",),
          "distance", ("gripper", "moved"), 0.40),
 )  # fmt: skip

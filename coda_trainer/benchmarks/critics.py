@@ -20,9 +20,9 @@ from coda_trainer.files import write_atomic
 from coda_trainer.learning.actor import ActorSpec
 from coda_trainer.learning.agreement import HeldOutStates, held_out_states, measure_agreement
 from coda_trainer.learning.chunk_critic import NoPotential, StatePotential
+from coda_trainer.learning.critic_learner import CriticLearner
 from coda_trainer.learning.environment import env_spec
 from coda_trainer.learning.exploration import ExplorationNoise
-from coda_trainer.learning.learner import ResidualLearner
 from coda_trainer.learning.reader import backbone_reader
 from coda_trainer.learning.replay import Replay
 from coda_trainer.learning.rollout import RolloutPool
@@ -99,7 +99,7 @@ def _family(
         potential = compile_potential(refined, family.schema)
     plain = config.model_copy(update={"signal": "sparse"})
 
-    def make(sparse: bool, seed: int) -> ResidualLearner:
+    def make(sparse: bool, seed: int) -> CriticLearner:
         return new_learner(
             plain if sparse else config,
             family,

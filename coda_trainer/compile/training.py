@@ -20,8 +20,8 @@ MOTION = ("x", "y", "yaw", "shape", "size", "rim", "receptacle", "distractors")
 #: What each tool is set to where a diagnosis asks for it.
 #:
 #: Failures of a mode are rare in replay: twice their weight counts without crowding out the rest.
-#: Noise much above 1.5 makes rollouts collapse. A quarter of resets leaves most of a mode's episodes
-#: to the whole task, which is what is measured.
+#: Noise much above 1.5 makes rollouts collapse. A quarter of resets leaves most of a mode's
+#: episodes to the whole task, which is what is measured.
 STRENGTH = Tools(
     stage_resets=0.25,
     replay_weight=2.0,

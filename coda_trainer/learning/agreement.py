@@ -19,8 +19,8 @@ import numpy as np
 from coda_envs.errors import LearningError
 from coda_trainer.backbone import Backbone
 from coda_trainer.episode import Episode
+from coda_trainer.learning.critic_learner import CriticLearner
 from coda_trainer.learning.exploration import ExplorationNoise
-from coda_trainer.learning.learner import ResidualLearner
 from coda_trainer.learning.replay import Replay
 
 #: Bootstrap resamples of the episodes that the states come from.
@@ -101,7 +101,7 @@ def held_out_states(
 
 
 def measure_agreement(
-    make: Callable[[bool, int], ResidualLearner],
+    make: Callable[[bool, int], CriticLearner],
     replay: Replay,
     states: HeldOutStates,
     *,

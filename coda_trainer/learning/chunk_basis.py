@@ -24,7 +24,7 @@ def chunk_basis(steps: int) -> np.ndarray:
     """The DCT-II basis ``[h, h]`` of ``steps`` = h steps: rows are orthonormal, the first constant
     (Ahmed, Natarajan and Rao 1974)."""
     k, t = np.arange(steps)[:, None], np.arange(steps)[None, :]
-    basis = np.sqrt(2.0 / steps) * np.cos(np.pi * (t + 0.5) * k / steps)
+    basis: np.ndarray = np.sqrt(2.0 / steps) * np.cos(np.pi * (t + 0.5) * k / steps)
     basis[0] /= np.sqrt(2.0)
     return basis
 
@@ -54,7 +54,7 @@ class BasisNoise:
         """Standard deviations ``[h, A]`` in the basis of ``steps`` = h steps."""
         factor = np.full((steps, 1), self.rest)
         factor[0] = self.held
-        return factor * np.asarray(self.std)
+        return np.asarray(factor * np.asarray(self.std))
 
     def draws(self, seed: int, looks: int, steps: int) -> np.ndarray:
         """What the first ``looks`` looks of the episode with that seed had added, in coordinates
@@ -83,4 +83,4 @@ class BasisNoise:
             )
         draws = np.array([rng.standard_normal((h, a)) for rng in rngs]) * self.scale(h)
         noise = np.einsum("kt,bka->bta", chunk_basis(h), draws)
-        return (chunk + noise).astype(chunk.dtype)
+        return np.asarray(chunk + noise, dtype=chunk.dtype)

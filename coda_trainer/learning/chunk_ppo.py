@@ -100,8 +100,8 @@ class ChunkPPO(CriticLearner):
     def __init__(
         self,
         config: LearnerConfig,
-        ppo: PPOConfig,
         *,
+        ppo: PPOConfig,
         features: int,
         encoding: int,
         potential: StatePotential,

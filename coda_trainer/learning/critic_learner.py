@@ -131,9 +131,9 @@ class CriticLearner(ABC):
         """Further plain data that the future depends on."""
         return {}
 
-    def _restore(self, plain: Mapping[str, Any]) -> None:
-        """Take back what :meth:`_plain` gave; any of ValueError, KeyError, TypeError if it is not
-        that."""
+    def _restore(self, plain: Mapping[str, Any]) -> None:  # noqa: B027
+        """Take back what :meth:`_plain` gave; ValueError, KeyError or TypeError if it is not that.
+        Nothing here, as there is none."""
 
     # What changes between rounds ---------------------------------------------------------------
 

@@ -20,10 +20,13 @@ def collect_demonstrations(
     noise: float,
     rng: np.random.Generator,
     progress: Progress | None = None,
+    *,
+    pushes: float = 0.0,
 ) -> list[Episode]:
     """``episodes`` successful episodes of the expert; its failures are left out.
 
-    Raises :class:`LearningError` where the expert does not succeed often enough.
+    ``noise``, ``pushes``: see :meth:`RolloutPool.demonstrate`. Raises :class:`LearningError` where
+    the expert does not succeed often enough.
     """
     kept: list[Episode] = []
     for _ in range(_TRIES):
@@ -32,7 +35,7 @@ def collect_demonstrations(
             Job(family.sample(rng, "seed"), int(rng.integers(2**31)), "demonstration")
             for _ in range(missing)
         ]
-        kept += [e for e in pool.demonstrate(noise, jobs) if e.success]
+        kept += [e for e in pool.demonstrate(noise, jobs, pushes=pushes) if e.success]
         if progress is not None:
             progress(len(kept))
         if len(kept) == episodes:

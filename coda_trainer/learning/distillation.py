@@ -30,8 +30,15 @@ def distil_selection(
             f"none of {len(episodes)} episodes succeeded: there is nothing to distil.",
             remedy="train the residual longer, on easier scenes, or collect more episodes",
         )
+    return residual_chunks(kept, actor, reader, horizon)
+
+
+def residual_chunks(
+    episodes: Sequence[Episode], actor: ResidualActor, reader: Reader, horizon: int
+) -> ChunkBatch:
+    """The chunks of all these episodes, labelled as :func:`distil_selection` does."""
     execute = actor.config.execute
-    chunks = chunk_arrays(kept, horizon)
+    chunks = chunk_arrays(episodes, horizon)
     encoding, base = reader(chunks.obs)
     labels = chunks.actions.copy()
     ran = chunks.valid[:, :execute, None]

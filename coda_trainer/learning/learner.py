@@ -16,6 +16,7 @@ from coda_trainer.learning.networks import track
 from coda_trainer.learning.relative import RelativeFeatures
 from coda_trainer.learning.replay import Replay, TransitionBatch
 from coda_trainer.learning.residual import ResidualActor
+from coda_trainer.learning.update_rule import Lesson
 
 __all__ = ["LearnerConfig", "ResidualLearner"]
 
@@ -78,6 +79,10 @@ class ResidualLearner(CriticLearner):
         """Success rate of the latest ``count`` rollouts, for the alarm: always on comparable
         scenes."""
         self.alarm.observe_success(success)
+
+    def lesson(self, replay: Replay, horizon: int) -> Lesson | None:
+        """The backbone waits for the round's end."""
+        return None
 
     def after_warm_up(
         self, replay: Replay, episodes: int, updates: int, source_weights: Mapping[str, float]

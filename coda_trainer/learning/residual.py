@@ -27,8 +27,9 @@ class ResidualConfig:
     ``execute``: h, the actions of a chunk that run. ``scale``: s, the most that the residual adds
     to each of the A action dimensions; a loose residual collapses (docs/learning.md). ``shift``:
     one residual for all h actions of a chunk, which leaves the critic A directions to judge in
-    place of h·A. ``basis``: h·A numbers for a chunk, coordinates of :func:`chunk_basis`, each within
-    ``scale``; such a chunk is the mean of a Gaussian and may leave [-1, 1]. ``start``: factor on the last layer's first weights, so that training starts at b.
+    place of h·A. ``start``: factor on the last layer's first weights, so that training starts at b.
+    ``basis``: h·A numbers for a chunk, coordinates of :func:`chunk_basis`, each within ``scale``;
+    such a chunk is the mean of a Gaussian and may leave [-1, 1].
     """
 
     execute: int = 4

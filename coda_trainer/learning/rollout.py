@@ -65,10 +65,19 @@ class RolloutPool:
         return self._map(partial(run_unit, keep_states=keep_states), actor, jobs, progress)
 
     def demonstrate(
-        self, noise: float, jobs: Sequence[Job], progress: Progress | None = None
+        self,
+        noise: float,
+        jobs: Sequence[Job],
+        progress: Progress | None = None,
+        *,
+        pushes: float = 0.0,
     ) -> list[Episode]:
-        """The expert's episodes of ``jobs``, Gaussian noise of that size on its pose actions."""
-        return self._map(demonstrate_unit, noise, jobs, progress)
+        """The expert's episodes of ``jobs``, Gaussian noise of that size on its pose actions.
+
+        ``pushes``: share that starts where a push has left the hand, see
+        :mod:`coda_trainer.learning.pushes`.
+        """
+        return self._map(partial(demonstrate_unit, pushes=pushes), noise, jobs, progress)
 
     def _map(
         self,

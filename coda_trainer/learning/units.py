@@ -11,6 +11,7 @@ from coda_trainer.episode import Episode
 from coda_trainer.learning.actor import Actor, ActorSpec
 from coda_trainer.learning.exploration import Noise
 from coda_trainer.learning.jobs import EnvSpec, Job, episode_rng
+from coda_trainer.learning.pushes import pushed
 from coda_trainer.learning.recording import Recorder, recorder, single_recorder
 
 _actors: dict[tuple[str, ...], Actor] = {}
@@ -88,7 +89,9 @@ def play(
                 break
 
 
-def demonstrate_unit(env: EnvSpec, noise: float, jobs: Sequence[Job]) -> list[Episode]:
+def demonstrate_unit(
+    env: EnvSpec, noise: float, jobs: Sequence[Job], *, pushes: float = 0.0
+) -> list[Episode]:
     """The expert's episodes of ``jobs``, which are of one family, one after the other."""
     family = get_family(jobs[0].scene.family)
     recorded = single_recorder(family.name, env)
@@ -96,7 +99,7 @@ def demonstrate_unit(env: EnvSpec, noise: float, jobs: Sequence[Job]) -> list[Ep
     episodes = []
     for job in jobs:
         rng, expert = episode_rng(job.seed), family.expert(job.seed)
-        recorded.start(only, [job])
+        recorded.start(only, [pushed(recorded.envs[0], job, pushes)])
         ended = False
         while not ended:
             recorded.look(only)

@@ -32,7 +32,7 @@ from coda_trainer.learning.residual import ResidualActor
 
 @dataclass(frozen=True)
 class Lesson:
-    """Chunks that the backbone is to learn at once, each with its weight ``[B]``, mean 1."""
+    """Chunks that the backbone is to learn, each with its weight ``[B]``: a demonstration has 1."""
 
     chunks: ChunkBatch
     weight: np.ndarray
@@ -44,8 +44,10 @@ class UpdateRule(Protocol):
     critic: ChunkCritic
     #: E, the size of the base's encoding.
     encoding_size: int
-    #: Exploration while collecting for the rule.
-    noise: Noise
+
+    @property
+    def noise(self) -> Noise:
+        """Exploration while collecting for the rule."""
 
     @property
     def residual(self) -> ResidualActor | None:

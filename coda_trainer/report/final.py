@@ -12,6 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
 from coda_envs.errors import RunError
+from coda_envs.programs.training import Tools
 from coda_trainer.config import ALL, RunConfig
 from coda_trainer.evaluation import paired_gain
 from coda_trainer.files import write_atomic
@@ -272,9 +273,13 @@ def _edit(edit: Mapping[str, Any]) -> str:
 
 def _tools(phi: Mapping[str, Any]) -> str:
     focus = ", ".join(phi["subgoals"])
-    tools = phi["tools"]
-    replay, noise = tools["replay_weight"], tools["exploration_noise"]
-    return f"aim at {focus}; replay ×{replay:g}, noise ×{noise:g}"
+    off = Tools().to_dict()
+    used = [
+        name.replace("_", " ") if value is True else f"{name.replace('_', ' ')} {value:g}"
+        for name, value in phi["tools"].items()
+        if value != off[name]
+    ]
+    return "; ".join([f"aim at {focus}", *used])
 
 
 def _frames_table(frames: Records, several: bool) -> Table:

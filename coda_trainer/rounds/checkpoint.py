@@ -83,7 +83,7 @@ def _save_family(state: FamilyState, folder: Path) -> dict[str, object]:
         state.learner.save(folder / "learner")
         critic = state.learner.critic
         described["learner"] = {
-            "encoding": state.learner.actor.encoding_size,
+            "encoding": state.learner.encoding_size,
             "first": _program(critic.first_potential),
             "now": _program(critic.potential),
         }

@@ -21,11 +21,11 @@ from coda_trainer.backbone import ChunkBatch, TrainableBackbone
 from coda_trainer.config import ALL, RunConfig
 from coda_trainer.learning.actor import ActorSpec
 from coda_trainer.learning.choice import ChoiceSpec, save_critic
-from coda_trainer.learning.exploration import ExplorationNoise
-from coda_trainer.learning.learner import ResidualLearner
+from coda_trainer.learning.exploration import Noise
 from coda_trainer.learning.replay import Replay
 from coda_trainer.learning.residual import ResidualActor
 from coda_trainer.learning.rollout import Job, RolloutPool
+from coda_trainer.learning.update_rule import UpdateRule
 from coda_trainer.memory.store import MemoryStore
 from coda_trainer.report.progress import Reporter
 from coda_trainer.rounds.run_folder import RunFolder
@@ -49,7 +49,7 @@ class FamilyState:
 
     demonstrations: ChunkBatch | None = None
     replay: Replay | None = None
-    learner: ResidualLearner | None = None
+    learner: UpdateRule | None = None
     program: ProgramState | None = None
     meter: Meter = field(default_factory=dict)
 
@@ -96,7 +96,7 @@ class RunContext:
         return np.random.default_rng((self.config.seed, self.round, _number(purpose)))
 
     def actor(
-        self, name: str, *, residual: ResidualActor | None = None, noise: float = 0.0
+        self, name: str, *, residual: ResidualActor | None = None, noise: Noise | None = None
     ) -> ActorSpec:
         """The policy as it stands, saved for the workers under ``name``."""
         folder = self.run.fresh_work_folder(f"round_{self.round:03d}_{name}")
@@ -114,7 +114,7 @@ class RunContext:
             self.config.seed,
             backbone,
             residual_folder,
-            ExplorationNoise(std=noise) if noise > 0 else None,
+            noise,
         )
 
     def log(self, event: str, *, family: str = ALL, **figures: Any) -> None:
@@ -182,26 +182,30 @@ class RoundContext:
         """A seed for torch, likewise."""
         return int(self.rng(purpose).integers(2**31))
 
-    def actor(self, name: str, *, residual: bool = False, noise: float = 0.0) -> ActorSpec:
+    def actor(self, name: str, *, residual: bool = False, noise: Noise | None = None) -> ActorSpec:
         """The policy as it stands, saved for the workers under ``name``; with ``residual``, as
-        this family's learner corrects it."""
+        this family's learner corrects it, if it does."""
         actor: ResidualActor | None = None
         if residual:
             assert self.state.learner is not None
-            actor = self.state.learner.actor
+            actor = self.state.learner.residual
         return self.shared.actor(f"{self.family.name}_{name}", residual=actor, noise=noise)
 
     def choosing_actor(self, name: str, *, best: bool) -> ActorSpec:
         """The backbone as it stands, among whose samples this family's critic picks: the ``best``
         one, or else one by weight."""
-        assert self.state.learner is not None
         actor = self.shared.actor(f"{self.family.name}_{name}")
+        return self.with_choice(actor, candidates=self.config.learner.candidates, best=best)
+
+    def with_choice(self, actor: ActorSpec, *, candidates: int, best: bool) -> ActorSpec:
+        """An actor of :meth:`actor` among whose samples this family's critic, as it stands, picks
+        one of ``candidates``."""
+        assert self.state.learner is not None
         assert actor.folder is not None
         folder = actor.folder.parent / "critic"
         folder.mkdir()
         save_critic(self.state.learner.critic, self.family.name, folder)
-        choice = ChoiceSpec(folder, self.config.learner.candidates, best)
-        return replace(actor, choice=choice)
+        return replace(actor, choice=ChoiceSpec(folder, candidates, best))
 
     def jobs(
         self,

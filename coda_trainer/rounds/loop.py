@@ -32,6 +32,7 @@ from coda_trainer.rounds.run_folder import RunFolder
 from coda_trainer.rounds.start import start
 from coda_trainer.strategies import make_strategy
 from coda_trainer.strategies.base import Strategy
+from coda_trainer.strategies.given import Given
 
 
 def train(
@@ -56,6 +57,8 @@ def train(
     report = reporter or Reporter()
     strategy = make_strategy(config.strategy)
     families = tuple(get_family(name) for name in config.families)
+    if isinstance(strategy, Given):
+        strategy.check(config, families)
     frozen = RULES[config.signal].frozen
     backbone = make_policy(config.backbone, config.seed, learns=strategy.learns, frozen=frozen)
     last = config.rounds if strategy.learns else 0
@@ -96,18 +99,16 @@ def train(
 
 
 def _improve(context: RunContext, strategy: Strategy, headline: str) -> None:
-    """Plan and learn in one family after the other, distil once, and measure every family.
+    """Plan for one family after the other, learn, distil once, and measure every family.
 
-    All families' learners start from the same backbone, so their order changes nothing.
+    All families' plans and learners start from the same backbone, so their order changes nothing.
     """
-    selections = []
+    plans = []
     for part in context.parts():
         several = len(context.families) > 1
         context.report.headline(f"{headline}, {part.family.name}" if several else headline)
-        chunks = learn(part, strategy.plan(part))
-        if chunks is not None:
-            selections.append(chunks)
-    distil(context, selections)
+        plans.append((part, strategy.plan(part)))
+    distil(context, learn(context, plans))
     for part in context.parts():
         strategy.measure(part)
 

@@ -43,12 +43,14 @@ def demonstrate(context: RoundContext) -> list[Episode]:
             config.noise,
             context.rng("demonstrations"),
             progress,
+            pushes=config.pushes,
         )
     if context.scene is not None:
         rng = context.rng("own demonstrations")
         count = max(1, round(OWN_SHARE * config.episodes))
         jobs = [Job(context.scene, int(rng.integers(2**31)), "demonstration") for _ in range(count)]
-        episodes += [e for e in context.pool.demonstrate(config.noise, jobs) if e.success]
+        shown = context.pool.demonstrate(config.noise, jobs, pushes=config.pushes)
+        episodes += [e for e in shown if e.success]
     context.count_steps("demonstrations", sum(e.length for e in episodes))
     return episodes
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from coda_envs.errors import ConfigError, suggest
 from coda_trainer.strategies.base import Strategy
 from coda_trainer.strategies.coda import CoDA
+from coda_trainer.strategies.given import Given
 from coda_trainer.strategies.graded import Graded
 from coda_trainer.strategies.sft import SFT
 from coda_trainer.strategies.uniform import Uniform
@@ -14,6 +15,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "uniform": Uniform,
     "graded": Graded,
     "coda": CoDA,
+    "given": Given,
 }
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from coda_envs.engine.proposals import generate
 from coda_envs.engine.trace import Generated
 from coda_envs.programs.generation import GenerationProgram
+from coda_envs.programs.training import TrainingProgram
 from coda_envs.scene import Scene
 from coda_trainer.episode import Episode
 from coda_trainer.learning.chunk_critic import StatePotential
@@ -28,16 +29,25 @@ class RoundPlan:
     """What a round trains on.
 
     ``scenes``: accepted scenes by source. ``weights``: share of episodes by source, summing to 1.
-    ``potential``: Φ in force. ``replay_weights``, ``noise``: factors by source (1 where absent).
-    ``episodes``: rollouts of the present policy, made for the plan, that may serve as replay.
+    ``potential``: Φ in force. ``training``: by source, the training program whose learning tools
+    its episodes get (none where absent). ``episodes``: rollouts of the present policy, made for the
+    plan, that may serve as replay.
     """
 
     scenes: Mapping[str, Sequence[Scene]]
     weights: Mapping[str, float]
     potential: StatePotential
-    replay_weights: Mapping[str, float] = field(default_factory=dict)
-    noise: Mapping[str, float] = field(default_factory=dict)
+    training: Mapping[str, TrainingProgram] = field(default_factory=dict)
     episodes: Sequence[Episode] = ()
+
+    @property
+    def replay_weights(self) -> dict[str, float]:
+        """Factors on the weight of transitions in replay draws, by source (1 where absent)."""
+        return {
+            name: program.tools.replay_weight
+            for source, program in self.training.items()
+            for name in (source, reset_source(source))
+        }
 
     def jobs(self, context: RoundContext, episodes: int, purpose: str) -> list[Job]:
         """``episodes`` jobs with fresh seeds, sources mixed; scenes of a source in random order."""
@@ -48,10 +58,15 @@ class RoundPlan:
             if not scenes or not count:
                 continue
             picked = [int(i) for i in rng.choice(len(scenes), count, replace=count > len(scenes))]
-            jobs += context.jobs(
-                [scenes[i] for i in picked], source, rng, self.noise.get(source, 1.0)
-            )
+            program = self.training.get(source)
+            noise = 1.0 if program is None else program.tools.exploration_noise
+            jobs += context.jobs([scenes[i] for i in picked], source, rng, noise)
         return [jobs[int(i)] for i in rng.permutation(len(jobs))]
+
+
+def reset_source(source: str) -> str:
+    """The source of a mode's episodes that start in the middle of the task."""
+    return f"{source}:reset"
 
 
 class Strategy(Protocol):

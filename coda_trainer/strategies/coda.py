@@ -20,7 +20,8 @@ class CoDA:
 
     At least half of a round stays wide. The wide scenes reach from the seed range to the whole
     generator range, most of them where the policy succeeds about half of the time. The settings
-    ``coda.omega`` and ``coda.phi`` turn off what the two kinds of programs do.
+    ``coda.omega`` and ``coda.phi`` turn off what the two kinds of programs do, and ``coda.tools``
+    says which learning tools of the latter are used.
     """
 
     learns = True
@@ -49,8 +50,7 @@ class CoDA:
             scenes=scenes,
             weights=shares,
             potential=potential_in_force(context, [d for e in helped for d in e.diagnoses]),
-            replay_weights={e.mode.id: e.phi.tools.replay_weight for e in helped},
-            noise={e.mode.id: e.phi.tools.exploration_noise for e in helped},
+            training={e.mode.id: e.phi.with_tools(settings.tools) for e in helped},
             episodes=(*phase.episodes, *tried),
         )
 
