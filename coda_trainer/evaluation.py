@@ -138,7 +138,8 @@ def _wide_scenes(family: str, count: int) -> tuple[Scene, ...]:
 @lru_cache(maxsize=32)
 def _hard_scenes(family: str, count: int) -> tuple[Scene, ...]:
     of, rng = get_family(family), np.random.default_rng((SEEDS, zlib.crc32(family.encode()), 1))
-    cells, scenes = hard_cells(of), []
+    cells = hard_cells(of)
+    scenes: list[Scene] = []
     for index in range(count):
         interaction, part = cells[index % len(cells)]
         base = partial(sample_interaction, of, interaction, region="generator", part=part)

@@ -129,7 +129,7 @@ def test_what_was_not_measured_is_not_a_zero(tmp_path: Path) -> None:
     assert with_error(27.64, None) == "27.6"
     assert with_error(27.64, 0.46) == "27.6 ± 0.5"
     assert with_error(8000.0, 1000.0, digits=0) == "8,000 ± 1,000"
-    for name in ("table4", "figure4", "pilot"):
+    for name in ("table4", "figure4", "pilot", "tools"):
         bench = make_bench(name)
         preset = load_preset(bench.preset_type, name, "smoke")
         told = bench.combine(preset, [])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -69,8 +68,10 @@ def test_rows_without_the_tool_do_what_they_would_have_done(
     plain = acted(replace(choosing, choice=None), seen, [None] * ROWS)
     assert np.array_equal(acted(choosing, seen, [None] * ROWS), plain)
     mixed = acted(choosing, seen, [None, 8, None, 8, 8, None])
-    assert np.array_equal(mixed[[0, 2, 5]], plain[[0, 2, 5]])
-    assert not np.array_equal(mixed[[1, 3, 4]], plain[[1, 3, 4]])
+    # In a smaller batch sums round differently; a sample differs by far more.
+    off = np.abs(mixed - plain).max(axis=(1, 2))
+    assert off[[0, 2, 5]].max() < 1e-5
+    assert off[[1, 3, 4]].max() > 0.01
     # Without a critic nothing is picked, whatever a job says.
     assert np.array_equal(acted(replace(choosing, choice=None), seen, [8] * ROWS), plain)
 
@@ -94,9 +95,7 @@ def test_a_row_with_the_tool_executes_one_of_its_corrected_samples(
     assert np.abs(corrected - samples).max() > 0.01
 
 
-def test_a_job_says_how_many_and_workers_change_nothing(
-    choosing: ActorSpec, tmp_path: Path
-) -> None:
+def test_a_job_says_how_many_and_the_same_job_runs_the_same(choosing: ActorSpec) -> None:
     asked = [replace(j, candidates=4 if i % 2 else None) for i, j in enumerate(jobs(4))]
     with RolloutPool(ENV) as pool:
         once, again = (pool.run(choosing, asked) for _ in range(2))

@@ -28,6 +28,7 @@ BENCHES = {
     "table4": "coda_trainer.benchmarks.table4:Table4",
     "figure4": "coda_trainer.benchmarks.figure4:Figure4",
     "pilot": "coda_trainer.benchmarks.pilot:Pilot",
+    "tools": "coda_trainer.benchmarks.tools:ToolsBench",
 }
 
 

@@ -82,7 +82,9 @@ def run_cells(
                     ended[task.name] = begun
                 else:
                     running[task.name] = begun
-            wait([r.process.sentinel for r in running.values()])
+            if running:
+                # Of nothing it would wait for ever.
+                wait([r.process.sentinel for r in running.values()])
             for name in [n for n, r in running.items() if r.process.exitcode is not None]:
                 ended[name] = running.pop(name).problem(say)
     finally:

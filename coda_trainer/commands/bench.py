@@ -25,9 +25,10 @@ class Bench:
     Example: coda bench table4 --preset small --jobs 2
     """
 
-    benchmark: Annotated[Literal["table4", "figure4", "pilot"], tyro.conf.Positional]
+    benchmark: Annotated[Literal["table4", "figure4", "pilot", "tools"], tyro.conf.Positional]
     """table4: six training signals; figure4: shaped against sparse over updates; pilot: aimed
-    scenes and potentials, apart and together, against uniform scenes."""
+    scenes and potentials, apart and together, against uniform scenes; tools: each learning tool of
+    training programs on and off."""
 
     preset: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")] = "small"
     """Its sizes: smoke (minutes, shows that it works) or small, or a YAML file of yours."""

@@ -80,7 +80,8 @@ class Collection:
         self._context.count_steps("training", sum(e.length for e in found))
         for episode in found:
             if episode.source in self._seen:
-                self._seen[episode.source].append(episode)
+                # Without what was seen, which may be pictures.
+                self._seen[episode.source].append(replace(episode, observations={}))
         # The states serve here alone, and they are large.
         return [replace(episode, states=None) for episode in found]
 

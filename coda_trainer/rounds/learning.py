@@ -96,6 +96,8 @@ def learn(context: RunContext, plans: Sequence[tuple[RoundContext, RoundPlan]]) 
                 progress(done)
             if not frozen:
                 _teach(context, parts, guard, episodes, block)
+    if not frozen:
+        _watch_last_lesson(context, parts, guard)
     selections: list[Lesson] = []
     for part in parts:
         refine_potential(part.context, [e for e in part.kept if e.source in WIDELY])
@@ -227,9 +229,25 @@ def _teach(
         lesson = part.rule.lesson(part.replay, horizon)
         if lesson is not None:
             lessons.append(lesson)
-    if lessons:
-        guard.observe(episodes, parts[0].acted, block)
+    # A lesson from episodes of a policy that was just taken back would spoil the good one, too.
+    if lessons and not guard.harmed(episodes, parts[0].acted, f"block {block}"):
         teach(context, lessons, block)
+
+
+def _watch_last_lesson(context: RunContext, parts: Sequence[_Part], guard: BackboneGuard) -> None:
+    """Rollouts after the last lesson, in place of those that other rules distil, so that a harmful
+    one does not end the round; the next round learns from them."""
+    episodes: list[Episode] = []
+    for part in parts:
+        if part.rule.residual is None:
+            actor = part.context.actor("last", noise=part.rule.noise)
+            found = part.run(
+                actor, context.config.distil.episodes, "last", "last lesson's episodes"
+            )
+            part.replay.add(found)
+            episodes += [e for e in found if e.source in WIDELY] or found
+            part.context.log("last", success=_success(found), episodes=len(found))
+    guard.harmed(episodes, parts[0].acted, "last")
 
 
 def _selection(part: _Part) -> list[Lesson]:

@@ -45,8 +45,7 @@ class BackboneGuard:
     """Remembers the backbone that succeeded most in the round, and brings it back after a fall.
 
     A fall is one of success over all families together, on scenes that are drawn alike. It is seen
-    in the block after the lesson that did the harm; the round's last lesson is not watched, as a
-    distillation is not.
+    in the rollouts after the lesson that did the harm.
     """
 
     def __init__(self, context: RunContext) -> None:
@@ -54,14 +53,16 @@ class BackboneGuard:
         self._alarm = SuccessAlarm()
         self._best: Path | None = None
 
-    def observe(self, episodes: Sequence[Episode], folder: Path | None, block: int) -> None:
-        """Rollouts of the backbone saved in ``folder``; after a fall, the best one acts and learns
-        from now on."""
+    def harmed(self, episodes: Sequence[Episode], folder: Path | None, when: str) -> bool:
+        """Whether the backbone saved in ``folder``, which acted in ``episodes``, has fallen; the
+        best one acts and learns from then on."""
         if folder is None or not episodes:
-            return
+            return False
         success = sum(e.success for e in episodes) / len(episodes)
         if self._alarm.observe(success, len(episodes)):
             self._best = folder
-        elif self._alarm.ringing and self._best is not None:
-            self._context.state.backbone.load(self._best)
-            self._context.log("reverted", block=block, success=success)
+        if not self._alarm.ringing or self._best is None:
+            return False
+        self._context.state.backbone.load(self._best)
+        self._context.log("reverted", when=when, success=success)
+        return True
