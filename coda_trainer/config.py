@@ -141,7 +141,8 @@ class DistilConfig(_Settings):
     """Distillation of the residual policies' successes into the backbone, at a round's end."""
 
     episodes: Count = 400
-    """Episodes of each family's residual policy; the successes are kept."""
+    """Episodes of each family's residual policy; the successes are kept. Where `learner.update` is
+    `weighted` there is none: as many episodes check the policy after its last lesson."""
     updates: Count = 2500
     """Optimiser steps of the backbone, on the successes of all families together."""
 

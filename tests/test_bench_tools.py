@@ -71,7 +71,9 @@ def test_what_cannot_be_measured_is_refused(
         make_bench("tools").cells(asked)
 
 
-def test_figures_are_of_the_given_modes_alone_and_paired_with_no_tool() -> None:
+def test_figures_are_of_the_given_modes_alone_and_paired_with_no_tool(
+    tmp_path: Path,
+) -> None:
     bench, asked = make_bench("tools"), preset()
     start = [0] * EPISODES
     # An interaction that is no mode here is lifted, which must not count.
@@ -92,6 +94,13 @@ def test_figures_are_of_the_given_modes_alone_and_paired_with_no_tool() -> None:
     assert modes["pick-place/wide_and_turned"]["gain"]["gain"] == pytest.approx(2 / 4)
     assert modes["pick-place/over_a_high_rim"]["gain"]["gain"] == pytest.approx(1 / 4)
     assert found["all"]["gain"]["hard"] is None
+
+    # Where all or none succeed too.
+    bench.draw(asked, bench.combine(asked, [
+        figures(arm, {s: [start, [rate] * EPISODES] for s in ("hard", "wide")}, group="pick-place")
+        for arm, rate in (("none", 0), ("all", 1))
+    ]), tmp_path / "all.png")  # fmt: skip
+    assert (tmp_path / "all.png").stat().st_size > 0
 
     every, by_mode, power = bench.tables(asked, found)
     rows = {row[0]: row for row in every.rows}

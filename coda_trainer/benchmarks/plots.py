@@ -85,7 +85,8 @@ def draw_intervals(
         low, high = found["interval95"]
         mean = found["successes"] / found["n"]
         colour = COLOURS[place % len(COLOURS)]
-        error = [[100 * (mean - low)], [100 * (high - mean)]]
+        # At 0 and at 1 the interval's end is the rate itself, but for rounding.
+        error = [[100 * max(mean - low, 0.0)], [100 * max(high - mean, 0.0)]]
         axis.errorbar(100 * mean, place, xerr=error, fmt="o", color=colour, capsize=3)
     axis.set_yticks(range(len(rows)), [label for label, _ in rows])
     axis.set_ylim(len(rows) - 0.5, -0.5)
