@@ -18,9 +18,8 @@ from reach_task import (
     rollouts,
 )
 
-from coda_envs.errors import CodaError, ConfigError, LearningError, PluginError, RunError
-from coda_trainer.backbone import BackboneSpec
-from coda_trainer.learning.alarm import AlarmConfig, ValueAlarm
+from coda_envs.errors import ConfigError, LearningError, RunError
+from coda_trainer.learning.alarm import AlarmConfig
 from coda_trainer.learning.chunk_critic import NoPotential
 from coda_trainer.learning.distillation import distil_selection
 from coda_trainer.learning.exploration import ExplorationNoise
@@ -292,82 +291,6 @@ def test_act_refuses_what_does_not_fit(encoding, base):
         actor.act(np.zeros(encoding), np.zeros(base))
 
 
-# Exploration -------------------------------------------------------------------------------------
-
-
-def generators(seeds):
-    return [np.random.default_rng(s) for s in seeds]
-
-
-def test_a_row_draws_from_its_own_generator_alone():
-    chunk = np.zeros((3, 4, 7), dtype=np.float32)
-    noise = ExplorationNoise(share=1.0)
-    together = noise(chunk, generators([1, 2, 3]))
-    assert np.array_equal(noise(chunk[:1], generators([3])), together[2:])
-    assert not np.array_equal(together[0], together[1])
-    assert not chunk.any()
-
-
-def test_noise_has_its_size_its_share_and_the_memory_it_is_given():
-    chunk = np.zeros((4000, 4, 7))
-    noisy = ExplorationNoise()(chunk, generators(range(4000)))
-    moved = noisy.any(axis=(1, 2))
-    assert moved.mean() == pytest.approx(0.8, abs=0.03)
-    std = noisy[moved].std(axis=(0, 1))
-    assert std == pytest.approx(0.05 * np.array([1, 1, 1.5, 1, 1, 2, 1.5]), rel=0.05)
-    x = noisy[moved][:, :, 0]
-    assert np.corrcoef(x[:, 0], x[:, 1])[0, 1] == pytest.approx(0.5, abs=0.06)
-    free = ExplorationNoise(held=0.0, share=1.0)(chunk, generators(range(4000)))
-    assert abs(np.corrcoef(free[:, 0, 0], free[:, 1, 0])[0, 1]) < 0.06
-    held = ExplorationNoise(held=1.0, share=1.0)(chunk[:5], generators(range(5)))
-    assert np.allclose(held, held[:, :1])
-    double = ExplorationNoise(share=1.0)(chunk, generators(range(4000)), multiplier=2.0)
-    assert double[..., 0].std() == pytest.approx(0.10, rel=0.05)
-    per_row = ExplorationNoise(share=1.0)(chunk[:2], generators([5, 5]), [1.0, 3.0])
-    assert np.allclose(per_row[1], 3 * per_row[0])
-    limit = ExplorationNoise(std=1.0)(np.ones((50, 4, 7)), generators(range(50)))
-    assert np.abs(limit).max() <= 1
-
-
-# The alarm ---------------------------------------------------------------------------------------
-
-
-def alarm_after(*rounds, config=None):
-    """An alarm that saw (mean value, success) of several rounds."""
-    alarm = ValueAlarm(config or AlarmConfig(window=10))
-    for value, rate in rounds:
-        for _ in range(10):
-            alarm.observe_value(value)
-        alarm.observe_success(rate)
-    return alarm
-
-
-@pytest.mark.parametrize(
-    ("rounds", "rings"),
-    [
-        ([(0.5, 0.5), (0.55, 0.6), (0.6, 0.7)], False),
-        ([(0.5, 0.5), (0.8, 0.3)], True),  # value up, success down
-        ([(0.5, 0.5), (0.55, 0.48), (0.6, 0.44), (0.7, 0.3)], True),  # slowly
-        ([(0.5, 0.5), (0.95, 0.9)], False),  # both up: it got good
-        ([(0.5, 0.5), (0.45, 0.2)], False),  # both down: harder scenes, no optimism
-        ([(0.88, 0.9), (0.92, 0.7)], True),  # over the ceiling while success falls
-        ([(0.5, 0.5), (0.8, 0.3), (0.8, 0.52)], False),  # recovered
-    ],
-)
-def test_the_alarm_rings_where_value_rises_and_success_falls(rounds, rings):
-    assert alarm_after(*rounds).ringing is rings
-
-
-def test_the_alarm_stops_when_the_value_is_back():
-    alarm = alarm_after((0.5, 0.5), (0.8, 0.3))
-    for _ in range(10):
-        alarm.observe_value(0.6)
-    assert alarm.ringing
-    for _ in range(10):
-        alarm.observe_value(0.52)
-    assert not alarm.ringing
-
-
 def test_a_critic_that_runs_away_holds_the_actor_until_it_is_corrected():
     replay = new_replay()
     learner = new_learner(
@@ -459,45 +382,9 @@ def test_nothing_to_distil_says_so():
         lambda: ExplorationNoise(share=1.1),
         lambda: LearnerConfig(discount=1.2),
         lambda: LearnerConfig(batch_size=0),
-        lambda: ExplorationNoise()(np.zeros((1, 4, 2)), generators([0])),
+        lambda: ExplorationNoise()(np.zeros((1, 4, 2)), [np.random.default_rng(0)]),
     ],
 )
 def test_settings_out_of_range_are_refused(make):
     with pytest.raises(ConfigError, match="Allowed"):
         make()
-
-
-# How the base reads ------------------------------------------------------------------------------
-
-
-class StateOnly:
-    """A backbone that cannot encode."""
-
-    def __init__(self, **spec):
-        options = {"state_keys": ("proprio", "objects"), **spec}
-        self.spec = BackboneSpec("state-only", 8, 4, **options)
-
-    def reset(self, env_ids=None): ...
-
-    def close(self): ...
-
-    def sample(self, obs, n=1, *, seed=None):
-        return np.full((len(obs["proprio"]), n, 8, 7), 0.5)
-
-
-def test_a_backbone_without_an_encoding_lends_its_state():
-    obs = {"proprio": np.ones((3, 8)), "objects": np.full((3, 2, 5), 2.0), "other": np.ones(3)}
-    encoding, base = backbone_reader(StateOnly(), 4, seed=0)(obs)
-    assert encoding.shape == (3, 18)
-    assert encoding.dtype == np.float32
-    assert encoding.sum() == 3 * (8 + 20)
-    assert base.shape == (3, 4, 7)
-
-
-@pytest.mark.parametrize(
-    ("spec", "execute", "says"), [({"state_keys": ()}, 4, "nothing to read"), ({}, 9, "predicts 8")]
-)
-def test_a_backbone_that_cannot_be_a_base_says_why(spec, execute, says):
-    with pytest.raises(PluginError, match=says) as caught:
-        backbone_reader(StateOnly(**spec), execute, seed=0)
-    assert isinstance(caught.value, CodaError)
