@@ -24,7 +24,7 @@ def killed(config: RunConfig, run: Path, at: str) -> None:
     file.write_text(config.to_yaml())
     words = ["train", "--config", str(file), "--out", str(run)]
     command = process(words, run.parent, {"KILL_AT": at})
-    _, err = command.communicate(timeout=280)
+    _, err = command.communicate(timeout=110)
     assert command.returncode == -signal.SIGKILL, err
     assert not (run / "results.json").exists()
 
@@ -51,7 +51,7 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_run_ends_as_if_it_had_never_been_killed(
     finished: Path, tmp_path: Path, moment: str
@@ -73,7 +73,7 @@ def _events(run: Path) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(300)
 def test_a_run_killed_twice_in_its_second_round_ends_the_same(tmp_path: Path) -> None:
     straight, run = tmp_path / "straight", tmp_path / "run"
     train(tiny(rounds=2), straight, reporter=quiet())
