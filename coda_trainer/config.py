@@ -129,6 +129,9 @@ class LearnerConfig(_Settings):
     """Chunks that the critic picks one of; used where `signal` is `frozen` alone."""
     trace: Share = 0.9
     """λ of the advantages, per chunk; for `ppo` and `weighted`."""
+    divergence: Annotated[float, Field(gt=0.0, le=1.0)] = 0.03
+    """Kullback-Leibler divergence (nats) from the policy that acted in a block at which the passes
+    over it stop; for `ppo`."""
     beta: Annotated[float, Field(gt=0.0)] = 1.0
     """Temperature of the weights, in standard deviations of the advantages; for `weighted`."""
     keep: Positive = 3
@@ -143,6 +146,9 @@ class DistilConfig(_Settings):
     episodes: Count = 400
     """Episodes of each family's residual policy; the successes are kept. Where `learner.update` is
     `weighted` there is none: as many episodes check the policy after its last lesson."""
+    blocks: Count = 0
+    """Last blocks of the round whose successes are distilled too, labelled anew by the residual
+    policy at its end; none where `learner.update` is `weighted`."""
     updates: Count = 2500
     """Optimiser steps of the backbone, on the successes of all families together."""
 

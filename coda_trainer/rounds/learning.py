@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +45,8 @@ Learner = ResidualLearner | ChunkPPO | WeightedLearner
 
 @dataclass
 class _Part:
-    """A family's part of the phase: its plan, replay and rule, and the blocks' episodes so far."""
+    """A family's part of the phase: its plan, replay and rule; the episodes of its ``last`` blocks,
+    which are distilled too, and those of all blocks so far."""
 
     context: RoundContext
     plan: RoundPlan
@@ -51,6 +54,7 @@ class _Part:
     replay: Replay
     rule: UpdateRule
     collection: Collection
+    last: deque[list[Episode]]
     kept: list[Episode] = field(default_factory=list)
     acted: Path | None = None
 
@@ -143,7 +147,8 @@ def new_learner(
     rule: Callable[..., Learner] = ResidualLearner
     if settings.update == "ppo":
         residual = ResidualConfig(execute=execute, scale=REACH, shift=False, basis=True)
-        rule = partial(ChunkPPO, ppo=PPOConfig(trace=settings.trace))
+        ppo = PPOConfig(trace=settings.trace, divergence=settings.divergence)
+        rule = partial(ChunkPPO, ppo=ppo)
     elif settings.update == "weighted":
         weighted = WeightedConfig(settings.beta, settings.keep, settings.trace)
         rule = partial(WeightedLearner, weighted=weighted)
@@ -178,7 +183,8 @@ def _begin(context: RoundContext, plan: RoundPlan) -> _Part:
     else:
         rule.set_potential(plan.potential)
         rule.reset_actor()
-    return _Part(context, plan, reader, replay, rule, Collection(context, plan))
+    last: deque[list[Episode]] = deque(maxlen=context.config.distil.blocks)
+    return _Part(context, plan, reader, replay, rule, Collection(context, plan), last)
 
 
 def _warm_up(part: _Part) -> None:
@@ -204,6 +210,7 @@ def _block(part: _Part, block: int, frozen: bool) -> list[Episode]:
     episodes = part.run(actor, config.collect.episodes_per_block, f"block {block}", choose=True)
     part.replay.add(episodes)
     part.kept += episodes
+    part.last.append(episodes)
     wide = [e for e in episodes if e.source in WIDELY] or episodes
     rule.observe_rollouts(_success(wide) or 0.0, len(wide))
     updates, weights = config.learner.updates_per_block, part.plan.replay_weights
@@ -261,7 +268,10 @@ def _selection(part: _Part) -> list[Lesson]:
     horizon = context.backbone.spec.horizon
     lessons: list[Lesson] = []
     try:
-        chunks = distil_selection(episodes, residual, part.reader, horizon)
+        # What the blocks' policies did shows more scenes and more ways off; what is right there is
+        # for the last policy to say.
+        seen = [*episodes, *chain.from_iterable(part.last)]
+        chunks = distil_selection(seen, residual, part.reader, horizon)
         lessons.append(Lesson(chunks, np.ones(len(chunks))))
         hindsight = part.collection.subgoal_parts(episodes)
         if hindsight:
