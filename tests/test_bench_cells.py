@@ -38,6 +38,14 @@ def test_figure_4_shares_its_runs_and_measurements_with_table_4(preset: str) -> 
     assert {(c.folder, c.agreement) for c in own} <= {(c.folder, c.agreement) for c in theirs}
 
 
+def test_the_pilot_takes_over_what_table_4_has_trained() -> None:
+    table, pilot = make_bench("table4"), make_bench("pilot")
+    theirs = table.cells(load_preset(table.preset_type, "table4", "small"))
+    own = pilot.cells(load_preset(pilot.preset_type, "pilot", "small"))
+    shared = {c.folder for c in own} & {c.folder for c in theirs}
+    assert len(shared) == 2 * 3  # wide scenes, sparse and shaped, three seeds
+
+
 def test_small_presets_compare_three_seeds_and_all_six_signals() -> None:
     preset = load_preset(Table4Preset, "table4", "small")
     assert len(preset.seeds) == 3
@@ -51,7 +59,8 @@ def test_a_folder_is_named_by_its_settings_but_for_the_workers() -> None:
     one = RunConfig()
     assert fingerprint(one) == fingerprint(one.model_copy(update={"workers": 2}))
     assert fingerprint(one) != fingerprint(one.model_copy(update={"rounds": 3}))
-    assert Cell("sparse", one).folder == f"sparse-seed0-{fingerprint(one)}"
+    assert Cell("sparse", one).folder == f"coda-text2potential-seed0-{fingerprint(one)}"
+    assert Cell("wide", one, group="put-inside").folder == Cell("sparse", one).folder
     assert Cell("sparse", one, group="put-inside").name == "put-inside-sparse-seed0"
 
 
@@ -67,6 +76,8 @@ def test_cells_are_chosen_by_name_or_arm() -> None:
 def test_two_cells_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigError, match="two cells"):
         check_cells([Cell("a", RunConfig()), Cell("a", RunConfig(rounds=5))])
+    with pytest.raises(ConfigError, match="a-seed0 and b-seed0 are the same run"):
+        check_cells([Cell("a", RunConfig()), Cell("b", RunConfig(workers=2))])
     with pytest.raises(ConfigError, match="hyphens"):
         check_cells([Cell("Ω alone", RunConfig())])
 

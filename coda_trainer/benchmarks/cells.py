@@ -34,9 +34,10 @@ class Cell:
 
     @property
     def folder(self) -> str:
-        """Name of its run's folder: the same run of two benchmarks is done once, and a run with
-        other settings never goes on in it."""
-        return f"{self.name}-{fingerprint(self.config)}"
+        """Name of its run's folder, of the run's settings alone: the same run of two arms or two
+        benchmarks is done once, and a run with other settings never goes on in it."""
+        run = self.config
+        return f"{run.strategy}-{run.signal}-seed{run.seed}-{fingerprint(run)}"
 
     @property
     def start(self) -> RunConfig:
@@ -71,8 +72,17 @@ def chosen(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
 
 
 def check_cells(cells: Sequence[Cell]) -> None:
-    """Raises :class:`ConfigError` where two cells have one name, or a name is no file's name."""
+    """Raises :class:`ConfigError` where two cells have one name or one run, or a name is no file's
+    name."""
     names = [cell.name for cell in cells]
+    runs: dict[str, str] = {}
+    for cell in cells:
+        other = runs.setdefault(cell.folder, cell.name)
+        if other != cell.name:
+            raise ConfigError(
+                f"the cells {other} and {cell.name} are the same run.",
+                remedy="remove one of the arms, or change what it differs in",
+            )
     for name in names:
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
             raise ConfigError(
