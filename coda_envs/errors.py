@@ -92,6 +92,12 @@ class LearningError(CodaError):
     exit_code = 7
 
 
+class LLMError(CodaError):
+    """A language model that cannot be asked, or whose answer is of no use."""
+
+    exit_code = 9
+
+
 class HeldOutError(SceneError):
     """A scene meant for training lies in a region that is kept for testing."""
 

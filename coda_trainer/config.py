@@ -178,7 +178,10 @@ class DiagnosisConfig(_Settings):
     """Who says why an episode failed, and how many causes are tested."""
 
     diagnostician: Name = "trace"
-    """A built-in or installed diagnostician."""
+    """A built-in or installed diagnostician: `trace`, `vlm` or `random_factor`, or a plugin's."""
+    options: dict[str, Option] = Field(default_factory=dict)
+    """Keyword arguments of the diagnostician; it checks them itself. No keys: those come by the
+    environment."""
     episodes: Positive = 256
     """Episodes a round and family in which failures are looked for."""
     max_tested: Count = 4

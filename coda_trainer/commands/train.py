@@ -147,7 +147,7 @@ def _check_parts(config: RunConfig) -> None:
     for family in map(get_family, config.families):
         for suite in config.evaluation.suites:
             suite_scenes(family, suite, 1)
-    make_diagnostician(config.diagnosis.diagnostician)
+    make_diagnostician(config.diagnosis.diagnostician, **config.diagnosis.options)
     learns = make_strategy(config.strategy).learns
     frozen = RULES[config.signal].frozen
     make_policy(config.backbone, config.seed, learns=learns, frozen=frozen).close()

@@ -22,13 +22,14 @@ class DiagnosisContext:
     """What a diagnostician may know: the family and the episodes of a round.
 
     ``successes`` and ``failures`` were collected by one policy. ``seed`` is for whatever a
-    diagnostician draws at random.
+    diagnostician draws at random. ``control_hz``: steps a second, to play an episode again.
     """
 
     family: TaskFamily
     successes: tuple[Episode, ...]
     failures: tuple[Episode, ...]
     seed: int
+    control_hz: int = 10
 
     @cached_property
     def potential(self) -> Potential:
@@ -66,10 +67,19 @@ class Diagnostician(Protocol):
         """
 
 
+@runtime_checkable
+class Metered(Protocol):
+    """A diagnostician that costs something: it says what it has spent."""
+
+    def usage(self) -> Mapping[str, Any]:
+        """Plain numbers by name, e.g. calls, tokens and cost; None for what was not measured."""
+
+
 DiagnosticianFactory = Callable[..., Diagnostician]
 
 BUILT_IN: Mapping[str, str] = {
     "trace": "coda_trainer.diagnosis.trace:TraceDiagnostician",
+    "vlm": "coda_trainer.diagnosis.vlm:VLMDiagnostician",
     "random_factor": "coda_trainer.diagnosis.random_factor:RandomFactorDiagnostician",
 }
 #: What :func:`register_diagnostician` added in this process.

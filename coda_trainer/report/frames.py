@@ -11,6 +11,7 @@ import numpy as np
 from coda_envs.env import ManipulationEnv
 from coda_envs.errors import CodaError
 from coda_trainer.episode import Episode
+from coda_trainer.replay_frames import frames_at
 from coda_trainer.rounds.context import RoundContext
 
 #: Frames in a strip, and their size (pixels).
@@ -23,15 +24,8 @@ def replay_frames(env: ManipulationEnv, episode: Episode, count: int = FRAMES) -
 
     The episode is played again from its scene, seed and actions, which gives the same states.
     """
-    env.reset(seed=episode.seed, options={"scene": episode.scene})
-    wanted = set(np.linspace(0, episode.length, count).round().astype(int).tolist())
-    frames = []
-    for step in range(episode.length + 1):
-        if step in wanted:
-            frames.append(env.picture("agentview", *SIZE))
-        if step < episode.length:
-            env.step(episode.actions[step])
-    return frames
+    wanted = np.linspace(0, episode.length, count).round().astype(int).tolist()
+    return list(frames_at(env, episode, set(wanted), ("agentview",), SIZE).values())
 
 
 def draw_strip(env: ManipulationEnv, episode: Episode, path: Path) -> None:

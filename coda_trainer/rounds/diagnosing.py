@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from coda_envs.engine.proposals import explore, generate
 from coda_envs.scene import Scene
-from coda_trainer.diagnosis.base import DiagnosisContext, diagnose, make_diagnostician
+from coda_trainer.diagnosis.base import DiagnosisContext, Metered, diagnose, make_diagnostician
 from coda_trainer.diagnosis.control import (
     Candidate,
     ControlResult,
@@ -70,8 +70,12 @@ def find_difficulties(context: RoundContext) -> DiagnosisPhase:
         successes=tuple(e for e in episodes if e.success),
         failures=failures,
         seed=context.torch_seed("diagnosis"),
+        control_hz=context.config.control_hz,
     )
-    answers = diagnose(make_diagnostician(config.diagnostician), failures, seen)
+    diagnostician = make_diagnostician(config.diagnostician, **config.options)
+    answers = diagnose(diagnostician, failures, seen)
+    if isinstance(diagnostician, Metered):
+        context.log("diagnostician", label=diagnostician.label, **diagnostician.usage())
     with context.memory.transaction():
         for episode in failures:
             context.memory.add_scene(context.round, episode.scene)

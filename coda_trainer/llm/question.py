@@ -1,0 +1,58 @@
+"""Question and Answer: what is sent to a model, and what comes back."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coda_trainer.strict_json import dumps
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG, and a digest of what it ``shows``: two machines may draw the same thing in other
+    bytes, and an answer recorded on one must be found on the other."""
+
+    png: bytes
+    shows: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question: texts and pictures in order. ``schema``: a JSON schema of the answer, called
+    ``name``."""
+
+    system: str
+    parts: tuple[str | Picture, ...]
+    schema: Mapping[str, Any]
+    name: str
+
+    def key(self, **settings: Any) -> str:
+        """Digest of everything that the answer may depend on: the question, the pictures by
+        what they show, and the ``settings`` that it is asked with."""
+        parts = [p if isinstance(p, str) else {"picture": p.shows} for p in self.parts]
+        told = {
+            "system": self.system,
+            "parts": parts,
+            "schema": dict(self.schema),
+            "name": self.name,
+            "settings": dict(sorted(settings.items())),
+        }
+        return hashlib.sha256(dumps(told).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model said, and the tokens that it took; None where the server did not say.
+
+    ``finish``: why it stopped (``stop``, ``length``, ``refusal`` …). ``recorded``: it comes from
+    the recordings, and cost nothing now.
+    """
+
+    text: str
+    finish: str
+    tokens_in: int | None
+    tokens_out: int | None
+    recorded: bool = False
