@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +14,7 @@ from coda_envs.errors import ConfigError, RunError, suggest
 from coda_trainer.benchmarks.cells import Cell, check_cells, chosen
 from coda_trainer.benchmarks.preset import Preset, load_preset
 from coda_trainer.benchmarks.reading import RunFigures, read_run
+from coda_trainer.benchmarks.report import Report
 from coda_trainer.benchmarks.running import Task, run_cells
 from coda_trainer.benchmarks.tables import Table, markdown
 from coda_trainer.files import write_atomic
@@ -58,16 +58,6 @@ class Bench(ABC, Generic[P]):
     @abstractmethod
     def draw(self, preset: P, figures: Mapping[str, Any], path: Path) -> None:
         """The figures as one picture."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a benchmark left: its result as data, its tables, its files, and what went wrong."""
-
-    result: Mapping[str, Any]
-    tables: Sequence[Table]
-    files: Sequence[Path]
-    failed: Mapping[str, str]
 
 
 def make_bench(name: str) -> Bench[Any]:

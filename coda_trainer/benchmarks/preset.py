@@ -94,7 +94,7 @@ class Preset(Settings):
                 )
 
 
-P = TypeVar("P", bound=Preset)
+P = TypeVar("P", bound=Settings)
 
 
 def load_preset(kind: type[P], bench: str, preset: str) -> P:
@@ -126,7 +126,7 @@ def load_preset(kind: type[P], bench: str, preset: str) -> P:
         raise _problem(f"{path}, line {line}" if line else str(path), error) from error
 
 
-def _alike(kind: type[Preset], path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
+def _alike(kind: type[Settings], path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
     own = {name: value for name, value in data.items() if name != "like"}
     other = path.with_name(f"{data['like']}.yaml")
     try:

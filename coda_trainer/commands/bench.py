@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,10 +26,12 @@ class Bench:
     Example: coda bench table4 --preset small --jobs 2
     """
 
-    benchmark: Annotated[Literal["table4", "figure4", "pilot", "tools"], tyro.conf.Positional]
+    benchmark: Annotated[
+        Literal["table4", "figure4", "pilot", "tools", "diagnosis"], tyro.conf.Positional
+    ]
     """table4: six training signals; figure4: shaped against sparse over updates; pilot: aimed
     scenes and potentials, apart and together, against uniform scenes; tools: each learning tool of
-    training programs on and off."""
+    training programs on and off; diagnosis: diagnosticians on failures with a known cause."""
 
     preset: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")] = "small"
     """Its sizes: smoke (minutes, shows that it works) or small, or a YAML file of yours."""
@@ -54,10 +57,15 @@ class Bench:
                 raise ConfigError(f"{path} is a file.", allowed="a folder, or a new name")
         # Imported here: torch takes seconds.
         from coda_trainer.benchmarks.bench import run_bench
+        from coda_trainer.benchmarks.diagnosis import run_diagnosis_bench
         from coda_trainer.benchmarks.tables import terminal
 
-        report = run_bench(
-            self.benchmark,
+        run = (
+            run_diagnosis_bench
+            if self.benchmark == "diagnosis"
+            else partial(run_bench, self.benchmark)
+        )
+        report = run(
             self.preset,
             runs=self.runs,
             out=self.out,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from coda_envs.family import Expert, TaskFamily
 from coda_envs.observations import ObsMode
 from coda_envs.scene import Scene
 from coda_envs.start_state import StartState
@@ -27,6 +29,10 @@ class Job:
     start: StartState | None = None
     stage: str = ""
     candidates: int | None = None
+
+
+#: Makes the expert of a job.
+ExpertMaker = Callable[[TaskFamily, Job], Expert]
 
 
 @dataclass(frozen=True)

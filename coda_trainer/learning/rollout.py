@@ -16,7 +16,7 @@ from typing import Any, Self
 from coda_envs.errors import RunError
 from coda_trainer.episode import Episode
 from coda_trainer.learning.actor import ActorSpec
-from coda_trainer.learning.jobs import EnvSpec, Job
+from coda_trainer.learning.jobs import EnvSpec, ExpertMaker, Job
 from coda_trainer.learning.units import demonstrate_unit, forget_actors, run_unit
 
 __all__ = ["UNIT", "EnvSpec", "Job", "Progress", "RolloutPool"]
@@ -71,13 +71,16 @@ class RolloutPool:
         progress: Progress | None = None,
         *,
         pushes: float = 0.0,
+        make: ExpertMaker | None = None,
     ) -> list[Episode]:
         """The expert's episodes of ``jobs``, Gaussian noise of that size on its pose actions.
 
         ``pushes``: share that starts where a push has left the hand, see
-        :mod:`coda_trainer.learning.pushes`.
+        :mod:`coda_trainer.learning.pushes`. ``make``: another expert, which it makes of family and
+        job; it must pickle.
         """
-        return self._map(partial(demonstrate_unit, pushes=pushes), noise, jobs, progress)
+        work = partial(demonstrate_unit, pushes=pushes, make=make)
+        return self._map(work, noise, jobs, progress)
 
     def _map(
         self,

@@ -10,7 +10,7 @@ from coda_envs.family import get_family
 from coda_trainer.episode import Episode
 from coda_trainer.learning.actor import Actor, ActorSpec
 from coda_trainer.learning.exploration import Noise
-from coda_trainer.learning.jobs import EnvSpec, Job, episode_rng
+from coda_trainer.learning.jobs import EnvSpec, ExpertMaker, Job, episode_rng
 from coda_trainer.learning.pushes import pushed
 from coda_trainer.learning.recording import Recorder, recorder, single_recorder
 
@@ -90,7 +90,12 @@ def play(
 
 
 def demonstrate_unit(
-    env: EnvSpec, noise: float, jobs: Sequence[Job], *, pushes: float = 0.0
+    env: EnvSpec,
+    noise: float,
+    jobs: Sequence[Job],
+    *,
+    pushes: float = 0.0,
+    make: ExpertMaker | None = None,
 ) -> list[Episode]:
     """The expert's episodes of ``jobs``, which are of one family, one after the other."""
     family = get_family(jobs[0].scene.family)
@@ -98,7 +103,8 @@ def demonstrate_unit(
     only = np.zeros(1, dtype=np.int64)
     episodes = []
     for job in jobs:
-        rng, expert = episode_rng(job.seed), family.expert(job.seed)
+        rng = episode_rng(job.seed)
+        expert = family.expert(job.seed) if make is None else make(family, job)
         recorded.start(only, [pushed(recorded.envs[0], job, pushes)])
         ended = False
         while not ended:
