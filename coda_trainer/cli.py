@@ -20,6 +20,7 @@ import tyro
 from coda_envs import __version__
 from coda_envs.errors import CodaError
 from coda_trainer.commands.bench import Bench
+from coda_trainer.commands.diagnose import Diagnose
 from coda_trainer.commands.doctor import Doctor
 from coda_trainer.commands.envs import EnvsBench, EnvsCheck, EnvsGallery, EnvsList
 from coda_trainer.commands.evaluate import Evaluate
@@ -74,6 +75,7 @@ _COMMANDS: Any = (
     _command(Doctor, "doctor")
     | _command(Train, "train")
     | _command(Evaluate, "evaluate")
+    | _command(Diagnose, "diagnose")
     | _command(Bench, "bench")
     | _group(
         "envs",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,18 +13,17 @@ from typing import Any
 import numpy as np
 
 from coda_envs.engine.proposals import generate
-from coda_envs.errors import RunError, SceneError
+from coda_envs.errors import SceneError
 from coda_envs.family import TaskFamily, get_family
 from coda_envs.interactions import THIRDS, Interaction, load_interactions, sample_interaction
 from coda_envs.scene import Scene
 from coda_envs.scene_source import load_suite
 from coda_trainer.config import ALL
 from coda_trainer.config_file import load_run_config
-from coda_trainer.discovery import make_backbone
 from coda_trainer.episode import Episode
 from coda_trainer.learning.actor import ActorSpec
-from coda_trainer.learning.environment import env_spec
 from coda_trainer.learning.rollout import Job, Progress, RolloutPool
+from coda_trainer.policy_source import run_policy
 from coda_trainer.statistics import Z95, wilson
 
 #: Seeds of evaluation episodes start here: no training seed reaches so far.
@@ -177,33 +175,21 @@ def evaluate_run(
     the top are those of all families together; ``families`` has each one's. Raises
     :class:`RunError` where the folder is no run or has no complete checkpoint.
     """
-    # Imported here: torch takes seconds, and the run folder's module is needed here alone.
+    # Imported here: torch takes seconds.
     import torch
-
-    from coda_trainer.rounds.run_folder import RunFolder
 
     # As in training, so that the figures are the same.
     torch.set_num_threads(1)
     config = load_run_config(run)
     families = [get_family(name) for name in (config.families if family is None else [family])]
     tests = [(f.name, suite_jobs(f, suite, episodes)) for f in families]
-    round, checkpoint, problems = RunFolder(run).last_checkpoint()
-    for problem in problems:
-        print(f"{problem}; it is left out", file=sys.stderr)
-    folder = checkpoint / "backbone"
-    if not folder.is_dir():
-        raise RunError(f"{checkpoint} holds no backbone.", remedy="evaluate another run")
-    options = config.backbone.options
-    actor = ActorSpec(config.backbone.name, options, config.seed, folder)
-    backbone = make_backbone(config.backbone.name, seed=config.seed, **options)
-    env = env_spec(backbone.spec, config.control_hz)
-    backbone.close()
-    with RolloutPool(env, config.workers) as pool:
-        results = [evaluate(pool, actor, jobs, name, suite)[0] for name, jobs in tests]
+    source = run_policy(run)
+    with RolloutPool(source.env, config.workers) as pool:
+        results = [evaluate(pool, source.actor, jobs, name, suite)[0] for name, jobs in tests]
     together = results[0] if len(results) == 1 else pooled(results)
     return {
         "run": str(run),
-        "round": round,
+        "round": source.round,
         **_figures(together),
         "families": [_figures(result) for result in results],
     }
