@@ -26,6 +26,7 @@ from coda_trainer.commands.envs import EnvsBench, EnvsCheck, EnvsGallery, EnvsLi
 from coda_trainer.commands.evaluate import Evaluate
 from coda_trainer.commands.memory import MemoryExport, MemoryMode, MemoryShow
 from coda_trainer.commands.potential import PotentialPlot, PotentialShow
+from coda_trainer.commands.program import ProgramApply, ProgramLift, ProgramShow
 from coda_trainer.commands.result import Command, Result
 from coda_trainer.commands.scene import (
     SceneEdit,
@@ -102,6 +103,11 @@ _COMMANDS: Any = (
         "potential",
         "Show what a staged potential measures, or draw it along an episode.",
         {"show": PotentialShow, "plot": PotentialPlot},
+    )
+    | _group(
+        "program",
+        "Check, apply or lift generation and training programs.",
+        {"show": ProgramShow, "apply": ProgramApply, "lift": ProgramLift},
     )
     | _group(
         "memory",

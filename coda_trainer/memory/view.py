@@ -56,7 +56,7 @@ def show_mode(run_or_db: Path, mode_id: str) -> tuple[dict[str, Any], Group]:
     """
     path = find_memory(run_or_db)
     with MemoryStore.open_read_only(path) as memory, memory.transaction():
-        mode = _find_mode(memory, mode_id)
+        mode = find_mode(memory, mode_id)
         controls = memory.records("controls", mode_id=mode.id)
         tested = {sequence for control in controls for sequence in control["diagnoses"]}
         diagnoses = [r for r in memory.records("diagnoses") if r["sequence"] in tested]
@@ -111,7 +111,8 @@ def _state_at(mode: Mode, round: int) -> str | None:
     return states[-1] if states else None
 
 
-def _find_mode(memory: MemoryStore, mode_id: str) -> Mode:
+def find_mode(memory: MemoryStore, mode_id: str) -> Mode:
+    """The mode whose id starts so. Raises :class:`RunError` where none does, or several do."""
     modes = memory.modes()
     found = [mode for mode in modes if mode_id and mode.id.startswith(mode_id)]
     if len(found) != 1:
