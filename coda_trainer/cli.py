@@ -23,6 +23,7 @@ from coda_trainer.commands.bench import Bench
 from coda_trainer.commands.diagnose import Diagnose
 from coda_trainer.commands.doctor import Doctor
 from coda_trainer.commands.envs import EnvsBench, EnvsCheck, EnvsGallery, EnvsList
+from coda_trainer.commands.episode import EpisodeRecord, EpisodeShow
 from coda_trainer.commands.evaluate import Evaluate
 from coda_trainer.commands.memory import MemoryExport, MemoryMode, MemoryShow
 from coda_trainer.commands.potential import PotentialPlot, PotentialShow
@@ -103,6 +104,11 @@ _COMMANDS: Any = (
         "potential",
         "Show what a staged potential measures, or draw it along an episode.",
         {"show": PotentialShow, "plot": PotentialPlot},
+    )
+    | _group(
+        "episode",
+        "Record episodes of a policy, and see what happened in them.",
+        {"record": EpisodeRecord, "show": EpisodeShow},
     )
     | _group(
         "program",

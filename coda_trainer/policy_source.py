@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coda_envs.errors import RunError
+from coda_envs.errors import ConfigError, RunError
 from coda_trainer.config_file import load_run_config
 from coda_trainer.discovery import make_backbone
 from coda_trainer.learning.actor import ActorSpec
@@ -24,6 +24,17 @@ class PolicySource:
     env: EnvSpec
     families: Sequence[str] = ()
     round: int | None = None
+
+    def family(self, wanted: str | None, policy: str) -> str:
+        """The family to act in: ``wanted``, else the run's first one.
+
+        Raises :class:`ConfigError` naming ``policy`` where neither says it.
+        """
+        if wanted is None and not self.families:
+            raise ConfigError(
+                f"{policy} does not say which family it is for.", remedy="give one by --family"
+            )
+        return wanted or self.families[0]
 
 
 def policy_source(policy: str, control_hz: int = 10) -> PolicySource:

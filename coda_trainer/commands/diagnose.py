@@ -85,12 +85,7 @@ class Diagnose:
         options = dict(parse_assignment(text, ConfigError) for text in self.option)
         diagnostician = make_diagnostician(self.diagnostician, **options)
         source = policy_source(self.policy)
-        if self.family is None and not source.families:
-            raise ConfigError(
-                f"{self.policy} does not say which family it is for.",
-                remedy="give one by --family",
-            )
-        name = self.family or source.families[0]
+        name = source.family(self.family, self.policy)
         torch.set_num_threads(1)
         with RolloutPool(source.env, self.workers) as pool:
             found = examine(
