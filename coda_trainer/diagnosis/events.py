@@ -59,7 +59,7 @@ def _handling(view: View, role: str) -> list[Event]:
     found += [Event(s, "grasp", role, f"both fingers hold the {role}") for s in _starts(held)]
     for step in _starts(~held):
         if height[step] > lowest + DROP and not touched[step]:
-            text = f"the {role} slips out of the hand {height[step] - lowest:.2f} m up"
+            text = f"the hand lets the {role} go {height[step] - lowest:.2f} m up"
             found.append(Event(step, "drop", role, text))
         elif not touched[step]:
             found.append(Event(step, "release", role, f"the hand lets the {role} go"))

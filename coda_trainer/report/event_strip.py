@@ -41,12 +41,8 @@ def event_strip(episode: Episode, control_hz: int) -> bytes:
     sheet = Image.new("RGB", size, PAPER)
     draw = ImageDraw.Draw(sheet)
     outcome = "success" if episode.success else f"failure: {episode.failure or 'out of time'}"
-    draw.text(
-        (MARGIN, 7),
-        f"“{episode.scene.task.instruction}” — {outcome}",
-        INK,
-        ImageFont.load_default(14),
-    )
+    title = f"“{episode.scene.task.instruction}” ({outcome})"
+    draw.text((MARGIN, 7), title, INK, ImageFont.load_default(14))
     font = ImageFont.load_default(11)
     for place, step in enumerate(steps):
         left = MARGIN + (place % COLUMNS) * (WIDTH + MARGIN)
@@ -63,7 +59,8 @@ def event_strip(episode: Episode, control_hz: int) -> bytes:
 
 
 def strip_steps(episode: Episode, events: list[Event]) -> list[int]:
-    """The steps that a strip shows, ascending: start and end, then events by kind, then keyframes.
+    """The steps that a strip shows, ascending: start and end, then events by kind, then keyframes,
+    then any others evenly.
 
     Stages and drops say most; touches come last.
     """
@@ -72,6 +69,7 @@ def strip_steps(episode: Episode, events: list[Event]) -> list[int]:
     for kind in order:
         wanted += [e.step for e in events if e.kind == kind]
     wanted += key_steps(episode, get_family(episode.scene.family).schema)
+    wanted += np.linspace(0, episode.length, MAX_FRAMES).round().astype(int).tolist()
     return sorted(np.array(list(dict.fromkeys(wanted))[:MAX_FRAMES]).tolist())
 
 
@@ -81,4 +79,4 @@ def _shortened(words: list[str]) -> list[str]:
     kept = (
         words if len(words) <= most else [*words[: most - 1], f"and {len(words) - most + 1} more"]
     )
-    return [w if len(w) <= CHARACTERS else w[: CHARACTERS - 1] + "…" for w in kept]
+    return [w if len(w) <= CHARACTERS else w[: CHARACTERS - 3] + "..." for w in kept]
