@@ -19,6 +19,7 @@ import tyro
 
 from coda_envs import __version__
 from coda_envs.errors import CodaError
+from coda_trainer.commands.annotate import AnnotateAgree, AnnotateLabel
 from coda_trainer.commands.bench import Bench
 from coda_trainer.commands.diagnose import Diagnose
 from coda_trainer.commands.doctor import Doctor
@@ -109,6 +110,11 @@ _COMMANDS: Any = (
         "episode",
         "Record episodes of a policy, and see what happened in them.",
         {"record": EpisodeRecord, "show": EpisodeShow},
+    )
+    | _group(
+        "annotate",
+        "Label failures by people, blind, and compare what they said.",
+        {"label": AnnotateLabel, "agree": AnnotateAgree},
     )
     | _group(
         "program",
