@@ -26,7 +26,13 @@ from coda_trainer.commands.doctor import Doctor
 from coda_trainer.commands.envs import EnvsBench, EnvsCheck, EnvsGallery, EnvsList
 from coda_trainer.commands.episode import EpisodeRecord, EpisodeShow
 from coda_trainer.commands.evaluate import Evaluate
-from coda_trainer.commands.memory import MemoryExport, MemoryMode, MemoryShow
+from coda_trainer.commands.memory import (
+    MemoryDiff,
+    MemoryExport,
+    MemoryImport,
+    MemoryMode,
+    MemoryShow,
+)
 from coda_trainer.commands.potential import PotentialPlot, PotentialShow
 from coda_trainer.commands.program import ProgramApply, ProgramLift, ProgramShow
 from coda_trainer.commands.result import Command, Result
@@ -124,7 +130,13 @@ _COMMANDS: Any = (
     | _group(
         "memory",
         "Look into the memory of a run: what failed, why, and what helped.",
-        {"show": MemoryShow, "mode": MemoryMode, "export": MemoryExport},
+        {
+            "show": MemoryShow,
+            "mode": MemoryMode,
+            "diff": MemoryDiff,
+            "export": MemoryExport,
+            "import": MemoryImport,
+        },
     )
 )
 

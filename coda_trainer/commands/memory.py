@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
-from coda_trainer.commands.result import Json, Result
+from coda_trainer.commands.result import Json, Result, table
 
 MemoryPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_DB")]
 
@@ -77,3 +78,79 @@ class MemoryExport:
 
         data = export(self.memory, self.out)
         return Result(data, f"{self.out}\n")
+
+
+@dataclass(frozen=True)
+class MemoryImport:
+    """Make a memory of an export: a new file, which other runs can read.
+
+    Example: coda memory import memory.jsonl -o shared.sqlite
+    """
+
+    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    """An export, see `coda memory export`."""
+
+    out: Annotated[Path, tyro.conf.arg(aliases=("-o",), metavar="FILE")]
+    """The memory to make; it must not exist."""
+
+    json: Json = False
+
+    def run(self) -> Result:
+        """Import, all or nothing."""
+        from coda_envs.errors import RunError
+        from coda_trainer.files import check_place
+        from coda_trainer.memory.store import MemoryStore
+
+        if self.out.exists():
+            raise RunError(f"{self.out} exists.", remedy="name a new file")
+        check_place(self.out)
+        try:
+            with MemoryStore(self.out) as memory:
+                records = memory.import_jsonl(self.file)
+        except BaseException:
+            # It did not exist before: nothing of half an import stays.
+            for name in (self.out.name, f"{self.out.name}-wal", f"{self.out.name}-shm"):
+                self.out.with_name(name).unlink(missing_ok=True)
+            raise
+        data = {"memory": str(self.out), "records": records}
+        return Result(data, f"{records} records in {self.out}\n")
+
+
+@dataclass(frozen=True)
+class MemoryDiff:
+    """Compare two memories: the difficulties that both know, and those that only one does.
+
+    Example: coda memory diff runs/demo-1 runs/demo-2
+    """
+
+    first: MemoryPath
+    """A run folder or its memory.sqlite."""
+
+    second: MemoryPath
+    """Another one."""
+
+    json: Json = False
+
+    def run(self) -> Result:
+        """Compare."""
+        from coda_trainer.memory.compare import compare
+
+        data = compare(self.first, self.second)
+        rows = [
+            (m["family"], m["stage"], m["label"], _standing(m), _standing(m, "_second"))
+            for m in data["both"]
+        ]
+        for name, place in (("only_first", 3), ("only_second", 4)):
+            for m in data[name]:
+                row = [m["family"], m["stage"], m["label"], "–", "–"]
+                row[place] = _standing(m)
+                rows.append(tuple(row))
+        columns = ("family", "stage", "difficulty", str(self.first), str(self.second))
+        return Result(data, table("Difficulty modes", columns, rows))
+
+
+def _standing(mode: Mapping[str, Any], which: str = "") -> str:
+    """State and success of a mode, in a few words."""
+    success = mode[f"success{which}"]
+    measured = "not measured" if success is None else f"{success:.2f}"
+    return f"{mode[f'state{which}']}, {measured}"
