@@ -11,6 +11,8 @@ from coda_envs.factor import DIGITS, ContinuousFactor, DiscreteFactor, Value
 from coda_envs.factors import FactorSpace
 from coda_envs.programs.diagnosis import Diagnosis
 from coda_envs.programs.generation import GenerationProgram, Guard, SampleEdit
+from coda_trainer.diagnosis.base import DiagnosisContext
+from coda_trainer.diagnosis.control import Candidate
 
 #: Share of the failures' values left out at either end of the interval.
 TRIM = 0.1
@@ -68,6 +70,19 @@ def compile_generation(
         guards=_guards(space, factor),
         edits=(edit,),
         provenance=(f"diagnosis:{diagnosis.hash}",),
+    )
+
+
+def compile_candidate(candidate: Candidate, context: DiagnosisContext) -> GenerationProgram:
+    """Ω of a claim: from its factor's values in the failures that it explains, and in the
+    successes. Raises :class:`ProgramError` as :func:`compile_generation` does."""
+    factor = candidate.factor
+    failed = {d.scene_id for d in candidate.diagnoses}
+    return compile_generation(
+        candidate.diagnoses[0],
+        context.family.space,
+        difficult=[e.scene.values[factor] for e in context.failures if e.scene.id in failed],
+        successful=[e.scene.values[factor] for e in context.successes if factor in e.scene.values],
     )
 
 

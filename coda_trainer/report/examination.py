@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import yaml
+
 from coda_envs.env import ManipulationEnv
-from coda_envs.errors import CodaError
+from coda_envs.errors import CodaError, ProgramError
+from coda_trainer.compile.generation import compile_candidate
 from coda_trainer.diagnosis.examine import Difficulty, Examination
 from coda_trainer.files import write_atomic
 from coda_trainer.report.frames import draw_strip
@@ -23,9 +26,11 @@ MEANING = {
 
 
 def write_examination(found: Examination, out: Path) -> list[Path]:
-    """Write ``diagnosis.json``, ``report.md`` and ``difficulty-<n>.png`` into the folder ``out``.
+    """Write ``diagnosis.json``, ``report.md``, and for each difficulty ``difficulty-<n>.png`` and
+    its generation program, ``difficulty-<n>.yaml``, into the folder ``out``.
 
-    Where rendering is not available the page has no pictures, and says so. Returns the files.
+    Where rendering is not available the page has no pictures, and says so; a claim that no program
+    can recreate has no program. Returns the files.
     """
     out.mkdir(parents=True, exist_ok=True)
     files = [out / "diagnosis.json", out / "report.md"]
@@ -42,11 +47,27 @@ def write_examination(found: Examination, out: Path) -> list[Path]:
         problem = f"No pictures: {error}"
     finally:
         env.close()
-    write_atomic(files[1], _page(found, pictures, problem))
-    return [*files, *pictures.values()]
+    programs = _programs(found, out)
+    write_atomic(files[1], _page(found, pictures, programs, problem))
+    return [*files, *pictures.values(), *programs.values()]
 
 
-def _page(found: Examination, pictures: dict[int, Path], problem: str) -> str:
+def _programs(found: Examination, out: Path) -> dict[int, Path]:
+    written = {}
+    for number, difficulty in enumerate(found.difficulties, start=1):
+        try:
+            program = compile_candidate(difficulty.candidate, found.context)
+        except ProgramError:
+            continue
+        path = out / f"difficulty-{number}.yaml"
+        write_atomic(path, yaml.safe_dump(program.to_dict(), sort_keys=False, allow_unicode=True))
+        written[number] = path
+    return written
+
+
+def _page(
+    found: Examination, pictures: dict[int, Path], programs: dict[int, Path], problem: str
+) -> str:
     told = found.to_dict()
     low, high = told["interval95"]
     parts = [
@@ -62,11 +83,13 @@ def _page(found: Examination, pictures: dict[int, Path], problem: str) -> str:
     if not found.difficulties:
         parts.append("No claim was made: nothing sets the failures apart, or there are too few.")
     for number, difficulty in enumerate(found.difficulties, start=1):
-        parts += _section(number, difficulty, pictures.get(number))
+        parts += _section(number, difficulty, pictures.get(number), programs.get(number))
     return "\n\n".join(parts) + "\n"
 
 
-def _section(number: int, difficulty: Difficulty, picture: Path | None) -> list[str]:
+def _section(
+    number: int, difficulty: Difficulty, picture: Path | None, program: Path | None
+) -> list[str]:
     told = difficulty.to_dict()
     n, reached = told["episodes_per_arm"], told["reached"]
     title = f"{told['factor']} ({told['direction']}) at {told['stage']}"
@@ -86,4 +109,6 @@ def _section(number: int, difficulty: Difficulty, picture: Path | None) -> list[
     if picture is not None:
         task = difficulty.failures[0].scene.task.instruction
         parts.append(f"![{title}]({picture.name})\n\nA failure: “{task}”")
+    if program is not None:
+        parts.append(f"Scenes that show it: `coda program apply {program.name} --out scenes`")
     return parts

@@ -15,7 +15,7 @@ from coda_envs.programs.generation import GenerationProgram, SampleEdit
 from coda_envs.programs.training import TrainingProgram
 from coda_envs.scene import Scene
 from coda_envs.validity import validate
-from coda_trainer.compile.generation import compile_generation
+from coda_trainer.compile.generation import compile_candidate
 from coda_trainer.compile.training import compile_training
 from coda_trainer.learning.rollout import Job
 from coda_trainer.memory import lifecycle
@@ -23,7 +23,7 @@ from coda_trainer.memory.modes import Mode, Probe, merge_all, mode_of
 from coda_trainer.memory.progress import measurement
 from coda_trainer.memory.schema import PROGRAMS
 from coda_trainer.rounds.context import RoundContext
-from coda_trainer.rounds.diagnosing import DiagnosisPhase, Finding
+from coda_trainer.rounds.diagnosing import DiagnosisPhase
 
 #: Scenes on which the expert shows that a mode can be solved, and the share that it must solve.
 FEASIBLE_SCENES = 8
@@ -46,7 +46,7 @@ def remember(context: RoundContext, phase: DiagnosisPhase) -> None:
     """Turn every tested claim into a mode (or add to one), judged by its control evaluation."""
     for finding in phase.findings:
         try:
-            omega = compile_finding(context, finding, phase)
+            omega = compile_candidate(finding.candidate, phase.context)
         except ProgramError as error:
             # No mode can stand for it; the control evaluation is still on record.
             context.report.line(f"no generation program: {error}")
@@ -71,22 +71,6 @@ def remember(context: RoundContext, phase: DiagnosisPhase) -> None:
             )
             context.memory.add_program(context.round, mode.id, omega)
             context.memory.save_mode(context.round, mode)
-
-
-def compile_finding(
-    context: RoundContext, finding: Finding, phase: DiagnosisPhase
-) -> GenerationProgram:
-    """Ω of a tested claim: from the factor's values in its failures and in the successes."""
-    factor = finding.candidate.factor
-    failed = {d.scene_id for d in finding.candidate.diagnoses}
-    return compile_generation(
-        finding.candidate.diagnoses[0],
-        context.family.space,
-        difficult=[e.scene.values[factor] for e in phase.context.failures if e.scene.id in failed],
-        successful=[
-            e.scene.values[factor] for e in phase.context.successes if factor in e.scene.values
-        ],
-    )
 
 
 def select_modes(context: RoundContext) -> list[ActiveMode]:
