@@ -15,7 +15,7 @@ from coda_trainer.benchmarks.preset import FOLDER, load_preset
 from coda_trainer.benchmarks.table4 import Table4Preset
 from coda_trainer.config import RunConfig
 
-#: The diagnosis benchmark trains nothing, and has no cells.
+#: Benchmarks of trials train nothing, and have no cells.
 PRESETS = sorted(p for p in FOLDER.glob("*.yaml") if p.stem.partition("-")[0] in BENCHES)
 
 

@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from coda_envs.errors import CodaError, RunError
-from coda_trainer.benchmarks.diagnosis import DiagnosisPreset, run_diagnosis_bench
+from coda_trainer.benchmarks.diagnosis import DiagnosisPreset
 from coda_trainer.benchmarks.diagnosis_figures import combine, tables
 from coda_trainer.benchmarks.preset import FOLDER, load_preset
+from coda_trainer.benchmarks.trials import run_trial_bench
 
 PRESET: dict[str, Any] = {
     "seeds": [0],
@@ -42,10 +43,10 @@ def test_a_benchmark_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> No
     mine = preset(tmp_path / "mine.yaml")
     where: dict[str, Any] = {"runs": tmp_path / "runs", "out": tmp_path / "out"}
     said: list[str] = []
-    first = run_diagnosis_bench(mine, only=["slip"], say=said.append, **where)
+    first = run_trial_bench("diagnosis", mine, only=["slip"], say=said.append, **where)
     assert not first.result["complete"]
     assert first.result["figures"]["trials"] == 1
-    second = run_diagnosis_bench(mine, say=said.append, **where)
+    second = run_trial_bench("diagnosis", mine, say=said.append, **where)
     assert second.result["complete"]
     assert [line.split(":")[0] for line in said] == [
         "pick-place-slip-seed0",
@@ -58,7 +59,7 @@ def test_a_benchmark_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> No
     (file,) = (tmp_path / "runs").glob("diagnosis-*/pick-place-slip-seed0.json")
     file.write_text("{")
     with pytest.raises(RunError, match="remove that file"):
-        run_diagnosis_bench(mine, say=said.append, **where)
+        run_trial_bench("diagnosis", mine, say=said.append, **where)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_a_bad_preset_is_refused_before_anything_runs(
 ) -> None:
     mine = preset(tmp_path / "mine.yaml", **changes)
     with pytest.raises(CodaError, match=words):
-        run_diagnosis_bench(mine, runs=tmp_path / "runs", out=tmp_path / "out", say=print)
+        run_trial_bench("diagnosis", mine, runs=tmp_path / "runs", out=tmp_path / "out", say=print)
     assert not (tmp_path / "out").exists()
 
 

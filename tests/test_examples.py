@@ -95,3 +95,13 @@ def test_the_example_family_is_one_file_and_one_yaml() -> None:
     folder = ROOT / "examples" / "new_family"
     assert {f.name for f in folder.iterdir() if f.is_file()} == {"lift.py", "factors.yaml"}
     assert len((folder / "lift.py").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.mark.slow
+def test_the_example_that_diagnoses_a_policy_runs(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "diagnose_my_policy.py"
+    words = [sys.executable, str(script), "--out", str(tmp_path / "out"), "--episodes", "64"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Wrote" in done.stdout
+    assert "episodes succeeded" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -27,11 +26,13 @@ class Bench:
     """
 
     benchmark: Annotated[
-        Literal["table4", "figure4", "pilot", "tools", "diagnosis"], tyro.conf.Positional
+        Literal["table4", "figure4", "pilot", "tools", "diagnosis", "table8"],
+        tyro.conf.Positional,
     ]
     """table4: six training signals; figure4: shaped against sparse over updates; pilot: aimed
     scenes and potentials, apart and together, against uniform scenes; tools: each learning tool of
-    training programs on and off; diagnosis: diagnosticians on failures with a known cause."""
+    training programs on and off; diagnosis: diagnosticians on failures with a known cause;
+    table8: the engine's scenes for a policy's difficulties."""
 
     preset: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")] = "small"
     """Its sizes: smoke (minutes, shows that it works) or small, or a YAML file of yours."""
@@ -57,15 +58,12 @@ class Bench:
                 raise ConfigError(f"{path} is a file.", allowed="a folder, or a new name")
         # Imported here: torch takes seconds.
         from coda_trainer.benchmarks.bench import run_bench
-        from coda_trainer.benchmarks.diagnosis import run_diagnosis_bench
         from coda_trainer.benchmarks.tables import terminal
+        from coda_trainer.benchmarks.trials import TRIAL_BENCHES, run_trial_bench
 
-        run = (
-            run_diagnosis_bench
-            if self.benchmark == "diagnosis"
-            else partial(run_bench, self.benchmark)
-        )
+        run = run_trial_bench if self.benchmark in TRIAL_BENCHES else run_bench
         report = run(
+            self.benchmark,
             self.preset,
             runs=self.runs,
             out=self.out,
