@@ -51,7 +51,7 @@ def test_arms_are_no_tool_each_alone_and_all_and_differ_in_nothing_else() -> Non
         assert config.coda.tools == ARMS[arm]
         same = config.coda.model_copy(update={"tools": ()})
         assert config.model_copy(update={"coda": same}) == of_arm["none"]
-    assert len({c.start.to_yaml() for c in cells}) == 6
+    assert len({c.start.to_yaml() for c in cells}) == 3
 
 
 @pytest.mark.parametrize(
