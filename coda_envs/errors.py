@@ -95,8 +95,6 @@ class LearningError(CodaError):
 class LLMError(CodaError):
     """A language model that cannot be asked, or whose answer is of no use."""
 
-    exit_code = 9
-
 
 class HeldOutError(SceneError):
     """A scene meant for training lies in a region that is kept for testing."""

@@ -35,7 +35,7 @@ def preset(path: Path, **changes: Any) -> str:
 @pytest.mark.parametrize("name", ["smoke", "small"])
 def test_shipped_presets_load(name: str) -> None:
     loaded = load_preset(DiagnosisPreset, "diagnosis", name)
-    assert loaded.reference in loaded.diagnosticians
+    assert loaded.baseline in loaded.diagnosticians
     assert FOLDER.is_dir()
 
 
@@ -67,7 +67,7 @@ def test_a_benchmark_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> No
     [
         ({"faults": ["slipp"]}, "unknown fault 'slipp'.*did you mean 'slip'"),
         ({"families": ["pick"]}, "unknown.*'pick'"),
-        ({"diagnosticians": {"trace": {}}}, "reference is 'random_factor'"),
+        ({"diagnosticians": {"trace": {}}}, "baseline is 'random_factor'"),
         ({"diagnosticians": {"vlm": {}, "random_factor": {}}}, "base_url"),
         ({"episodes": 0}, "episodes is 0"),
     ],

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import Field
 
 from coda_envs.errors import ConfigError, suggest
 from coda_envs.family import get_family
 from coda_trainer.benchmarks import diagnosis_figures
-from coda_trainer.benchmarks.preset import Settings, as_tuple, distinct
+from coda_trainer.benchmarks.preset import Names, Seeds, Settings
 from coda_trainer.benchmarks.tables import Table
 from coda_trainer.benchmarks.trials import Trial, TrialBench, number_of
 from coda_trainer.config import Count, Option, Positive
@@ -19,13 +19,6 @@ from coda_trainer.diagnosis.base import make_diagnostician
 from coda_trainer.diagnosis.fault_trials import TrialSize, run_trial
 from coda_trainer.diagnosis.faults import FAULTS
 from coda_trainer.learning.rollout import RolloutPool
-
-Names = Annotated[
-    tuple[str, ...], BeforeValidator(as_tuple), Field(min_length=1), AfterValidator(distinct)
-]
-Seeds = Annotated[
-    tuple[Count, ...], BeforeValidator(as_tuple), Field(min_length=1), AfterValidator(distinct)
-]
 
 
 class DiagnosisPreset(Settings):
@@ -42,8 +35,8 @@ class DiagnosisPreset(Settings):
     """Most rollouts in each arm of a control evaluation."""
     diagnosticians: dict[str, dict[str, Option]] = Field(min_length=1)
     """By name, each with its options."""
-    reference: str = "random_factor"
-    """The diagnostician that the others are compared with."""
+    baseline: str = "random_factor"
+    """The diagnostician that guesses: it stands in the tables, its confusions do not."""
 
 
 class DiagnosisBench(TrialBench[DiagnosisPreset]):
@@ -62,10 +55,10 @@ class DiagnosisBench(TrialBench[DiagnosisPreset]):
                 raise ConfigError(f"unknown fault {fault!r}.", allowed=suggest(fault, FAULTS))
         for name, options in preset.diagnosticians.items():
             make_diagnostician(name, **options)
-        if preset.reference not in preset.diagnosticians:
+        if preset.baseline not in preset.diagnosticians:
             raise ConfigError(
-                f"the reference is {preset.reference!r}.",
-                allowed=suggest(preset.reference, preset.diagnosticians),
+                f"the baseline is {preset.baseline!r}.",
+                allowed=suggest(preset.baseline, preset.diagnosticians),
             )
         return {name: (family, fault) for name, (family, fault, _) in _places(preset).items()}
 
@@ -85,7 +78,7 @@ class DiagnosisBench(TrialBench[DiagnosisPreset]):
 
     def combine(self, preset: DiagnosisPreset, trials: Sequence[Trial]) -> dict[str, Any]:
         """See :func:`diagnosis_figures.combine`."""
-        return diagnosis_figures.combine(trials, preset.reference)
+        return diagnosis_figures.combine(trials, preset.baseline)
 
     def tables(self, figures: Mapping[str, Any]) -> list[Table]:
         """See :func:`diagnosis_figures.tables`."""

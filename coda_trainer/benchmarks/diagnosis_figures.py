@@ -26,7 +26,7 @@ CONFUSIONS = 8
 PAPER = {"GPT-5.5": (18.2, 82.4), "Claude Opus 5": (20.3, 81.5), "Qwen3-VL-235B": (27.5, 73.8)}
 
 
-def combine(trials: Sequence[Trial], reference: str) -> dict[str, Any]:
+def combine(trials: Sequence[Trial], baseline: str) -> dict[str, Any]:
     """The figures of the trials that are done; None where nothing was measured."""
     used = [t for t in trials if not t["left_out"]]
     names = list(dict.fromkeys(name for t in used for name in t["said"]))
@@ -34,7 +34,7 @@ def combine(trials: Sequence[Trial], reference: str) -> dict[str, Any]:
         "trials": len(used),
         "failures": sum(t["caused"] for t in used),
         "left_out": {_name(t): t["left_out"] for t in trials if t["left_out"]},
-        "reference": reference,
+        "baseline": baseline,
         "majority_class": _majority(used),
         "diagnosticians": {name: _one(used, name) for name in names},
     }
@@ -206,7 +206,7 @@ def tables(figures: Mapping[str, Any]) -> list[Table]:
         ]
         shown.append(Table(f"Factor right, by {kind} [%]", (kind, *found), by))
     for name, one in found.items():
-        if name != figures["reference"]:
+        if name != figures["baseline"]:
             shown.append(_confusions(name, one))
     return shown
 

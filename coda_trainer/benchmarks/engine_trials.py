@@ -12,14 +12,14 @@ from scipy.stats import beta
 
 from coda_envs.engine.coverage import coverage
 from coda_envs.engine.proposals import explore, generate
-from coda_envs.engine.trace import Generated
+from coda_envs.engine.trace import Generated, Trace
 from coda_envs.errors import ProgramError
 from coda_envs.family import TaskFamily, get_family
 from coda_envs.scene import Scene
 from coda_trainer.backbone import TrainableBackbone
 from coda_trainer.compile.generation import compile_candidate
 from coda_trainer.diagnosis.base import make_diagnostician
-from coda_trainer.diagnosis.examine import Difficulty, examine
+from coda_trainer.diagnosis.examine import Difficulty, Examination, examine
 from coda_trainer.discovery import make_backbone
 from coda_trainer.learning.actor import ActorSpec
 from coda_trainer.learning.behaviour_cloning import chunk_arrays, train_backbone
@@ -104,7 +104,7 @@ def _policy(
 def _aimed(
     family: TaskFamily,
     difficulties: Sequence[Difficulty],
-    found: Any,
+    found: Examination,
     variants: int,
     rng: np.random.Generator,
 ) -> Generated:
@@ -116,7 +116,7 @@ def _aimed(
         except ProgramError:
             continue
     scenes: list[Scene] = []
-    traces: list[Any] = []
+    traces: list[Trace] = []
     for number, program in enumerate(programs):
         share = variants // len(programs) + (number < variants % len(programs))
         made = generate(

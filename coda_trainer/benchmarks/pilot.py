@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import Field
 
 from coda_envs.errors import ConfigError, suggest
 from coda_trainer.benchmarks import plots, summary
 from coda_trainer.benchmarks.bench import Bench
 from coda_trainer.benchmarks.cells import Cell
-from coda_trainer.benchmarks.preset import Preset, Settings, as_tuple, distinct
+from coda_trainer.benchmarks.preset import Names, Preset, Settings
 from coda_trainer.benchmarks.reading import RunFigures
 from coda_trainer.benchmarks.tables import NOT_MEASURED, Table, percent, points
 from coda_trainer.config import Share
@@ -32,12 +32,7 @@ class Arm(Settings):
 class PilotPreset(Preset):
     """Sizes and arms of the pilot."""
 
-    families: Annotated[
-        tuple[str, ...],
-        BeforeValidator(as_tuple),
-        Field(min_length=1),
-        AfterValidator(distinct),
-    ]
+    families: Names
     """One run of each arm and seed for each family."""
     arms: dict[str, Arm] = Field(min_length=2)
     """By the name that `--only` knows."""

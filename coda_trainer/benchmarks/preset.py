@@ -30,6 +30,15 @@ def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
+#: A YAML list of names, or of seeds, each once and at least one.
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(as_tuple), Field(min_length=1), AfterValidator(distinct)
+]
+Seeds = Annotated[
+    tuple[Count, ...], BeforeValidator(as_tuple), Field(min_length=1), AfterValidator(distinct)
+]
+
+
 class Settings(BaseModel):
     """Frozen, closed data with strict types."""
 
@@ -56,12 +65,7 @@ class AgreementSettings(Settings):
 class Preset(Settings):
     """What every benchmark's preset has."""
 
-    seeds: Annotated[
-        tuple[Count, ...],
-        BeforeValidator(as_tuple),
-        Field(min_length=1),
-        AfterValidator(distinct),
-    ]
+    seeds: Seeds
     """One run of every arm for each."""
     run: dict[str, Any]
     """The settings of every run, as in a configuration; the benchmark adds its own and the seed."""

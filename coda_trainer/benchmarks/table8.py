@@ -8,9 +8,8 @@ from typing import Any
 
 from coda_envs.family import get_family
 from coda_trainer.benchmarks import plots
-from coda_trainer.benchmarks.diagnosis import Names, Seeds
 from coda_trainer.benchmarks.engine_trials import EngineSize, run_engine_trial
-from coda_trainer.benchmarks.preset import Settings
+from coda_trainer.benchmarks.preset import Names, Seeds, Settings
 from coda_trainer.benchmarks.tables import NOT_MEASURED, Table, with_error
 from coda_trainer.benchmarks.trials import Trial, TrialBench
 from coda_trainer.config import Positive

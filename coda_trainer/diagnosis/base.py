@@ -7,7 +7,7 @@ import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from coda_envs.errors import ConfigError, PluginError, ProgramError, suggest
 from coda_envs.family import TaskFamily
@@ -30,6 +30,19 @@ class DiagnosisContext:
     failures: tuple[Episode, ...]
     seed: int
     control_hz: int = 10
+
+    @classmethod
+    def of(
+        cls, family: TaskFamily, episodes: Sequence[Episode], *, seed: int, control_hz: int
+    ) -> Self:
+        """The context of ``episodes`` that one policy ran in the family."""
+        return cls(
+            family=family,
+            successes=tuple(e for e in episodes if e.success),
+            failures=tuple(e for e in episodes if not e.success),
+            seed=seed,
+            control_hz=control_hz,
+        )
 
     @cached_property
     def potential(self) -> Potential:

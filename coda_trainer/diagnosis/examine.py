@@ -24,8 +24,8 @@ from coda_trainer.learning.actor import ActorSpec
 from coda_trainer.learning.rollout import Job, RolloutPool
 from coda_trainer.statistics import wilson
 
-#: The order of verdicts in a ranking.
-VERDICTS = ("confirmed", "inconclusive", "untestable", "refuted")
+#: Verdicts as they rank.
+RANKED = ("confirmed", "inconclusive", "untestable", "refuted")
 #: Seeds of an examination: apart from those of training and of suites.
 SEEDS = 3 * 2**30
 
@@ -115,13 +115,7 @@ def examine(
     say(f"{len(made.scenes)} episodes of {family.name}")
     jobs = [Job(s, SEEDS + int(rng.integers(2**30)), "examination") for s in made.scenes]
     seen = pool.run(actor, jobs)
-    context = DiagnosisContext(
-        family=family,
-        successes=tuple(e for e in seen if e.success),
-        failures=tuple(e for e in seen if not e.success),
-        seed=seed,
-        control_hz=pool.env.control_hz,
-    )
+    context = DiagnosisContext.of(family, seen, seed=seed, control_hz=pool.env.control_hz)
     say(f"{len(context.failures)} failures to diagnose")
     answers = diagnose(diagnostician, context.failures, context)
     candidates = select_candidates(answers, claims)
@@ -156,4 +150,4 @@ def rank(difficulty: Difficulty) -> tuple[int, float, str]:
     taking the factor away gains."""
     result = difficulty.result
     cost = len(difficulty.failures) * (result.gain[0] if result.episodes else 0.0)
-    return VERDICTS.index(result.verdict), -round(cost, 9), str(difficulty.candidate.signature)
+    return RANKED.index(result.verdict), -round(cost, 9), str(difficulty.candidate.signature)

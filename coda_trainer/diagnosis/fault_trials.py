@@ -59,7 +59,7 @@ def fault_site(
     """
     jobs = [_job(family.sample(rng, "seed"), rng) for _ in range(ALONE)]
     episodes = pool.demonstrate(0.0, jobs, make=FaultyExperts(always=fault))
-    context = _context(family, episodes, 0)
+    context = DiagnosisContext.of(family, episodes, seed=0, control_hz=pool.env.control_hz)
     failed = {e.seed: context.failed_stage(e) for e in context.failures}
     groups: dict[tuple[str, Value], list[Job]] = {}
     for job in jobs:
@@ -144,7 +144,10 @@ def _population(
     jobs = [_job(scene, rng) for scene in made.scenes]
     if sum(cause.holds(job.scene) for job in jobs) < 2 * LEAST:
         return None
-    context = _context(family, pool.demonstrate(0.0, jobs, make=experts), int(rng.integers(2**31)))
+    episodes_run = pool.demonstrate(0.0, jobs, make=experts)
+    context = DiagnosisContext.of(
+        family, episodes_run, seed=int(rng.integers(2**31)), control_hz=pool.env.control_hz
+    )
     caused = [
         cause.holds(e.scene) and experts.fault(e.scene, e.seed) == cause.fault
         for e in context.failures
@@ -209,15 +212,6 @@ def _controls(
         }
         for c, result in zip(candidates, evaluate_controls(plans, run, context), strict=True)
     ]
-
-
-def _context(family: TaskFamily, episodes: Sequence[Episode], seed: int) -> DiagnosisContext:
-    return DiagnosisContext(
-        family=family,
-        successes=tuple(e for e in episodes if e.success),
-        failures=tuple(e for e in episodes if not e.success),
-        seed=seed,
-    )
 
 
 def _job(scene: Scene, rng: np.random.Generator) -> Job:

@@ -64,14 +64,13 @@ def find_difficulties(context: RoundContext) -> DiagnosisPhase:
     with context.report.bar("episodes to diagnose", len(jobs)) as progress:
         episodes = context.pool.run(actor, jobs, progress)
     context.count_steps("training", sum(e.length for e in episodes))
-    failures = tuple(e for e in episodes if not e.success)
-    seen = DiagnosisContext(
-        family=context.family,
-        successes=tuple(e for e in episodes if e.success),
-        failures=failures,
+    seen = DiagnosisContext.of(
+        context.family,
+        episodes,
         seed=context.torch_seed("diagnosis"),
         control_hz=context.config.control_hz,
     )
+    failures = seen.failures
     diagnostician = make_diagnostician(config.diagnostician, **config.options)
     answers = diagnose(diagnostician, failures, seen)
     if isinstance(diagnostician, Metered):
