@@ -30,6 +30,7 @@ from coda_trainer.commands.memory import (
     MemoryDiff,
     MemoryExport,
     MemoryImport,
+    MemoryLift,
     MemoryMode,
     MemoryShow,
 )
@@ -134,6 +135,7 @@ _COMMANDS: Any = (
             "show": MemoryShow,
             "mode": MemoryMode,
             "diff": MemoryDiff,
+            "lift": MemoryLift,
             "export": MemoryExport,
             "import": MemoryImport,
         },

@@ -15,6 +15,7 @@ UpdateRule = Literal["residual", "ppo", "weighted"]
 Suite = Literal[
     "seed", "wide", "hard", "ood-dev", "ood", "ood-spatial", "ood-attribute", "ood-task", "ood-far"
 ]
+Memory = Literal["programs", "none", "trajectories", "insights", "skills"]
 Tool = Literal[
     "stage_resets", "replay_weight", "exploration_noise", "best_of_n", "hindsight_subgoals"
 ]
@@ -154,11 +155,17 @@ class DistilConfig(_Settings):
 
 
 class CodaConfig(_Settings):
-    """What the strategy `coda` does with the modes that it confirmed; other strategies ignore it.
+    """What the strategy `coda` does with the failures that it found; other strategies ignore it.
 
-    The first three off: the diagnoses are made and the modes measured, and nothing comes of it.
+    `omega`, `phi` and `graded` off: the diagnoses are made and the modes measured, and nothing
+    comes of it. `omega`, `phi` and `tools` are about the programs.
     """
 
+    memory: Memory = "programs"
+    """What a round takes from the failures that it remembers: `programs`: modes with generation and
+    training programs, from tested claims; the others are alternatives to compare with: `none`;
+    `trajectories`: the scenes of the failed trajectories most like the present ones; `insights`:
+    what most untested diagnoses say; `skills`: what got done, rehearsed in the stages that fail."""
     omega: bool = True
     """Generation programs Ω: aim scenes at the modes. Off: every scene is wide."""
     phi: bool = True
@@ -200,6 +207,11 @@ class ProbesConfig(_Settings):
 
     per_mode: Positive = 64
     """Probe scenes for each difficulty mode."""
+    band_rollouts: Count = 0
+    """Episodes in each scene that targeting is measured in: whether a mode's new scenes are neither
+    always solved nor never. 0: it is not measured."""
+    band_scenes: Positive = 16
+    """A mode's scenes that targeting is measured in."""
 
 
 class EvaluationConfig(_Settings):

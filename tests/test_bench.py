@@ -36,7 +36,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     runs = cwd / "runs" / "bench"
     # When the first signal's run has left its fine-tuning behind.
     until = time.monotonic() + 400
-    while not list(runs.glob("sparse-*/scenes/*/round_001.jsonl")):
+    while not list(runs.glob("*-sparse-*/scenes/*/round_001.jsonl")):
         assert command.poll() is None, command.communicate()[1]
         assert time.monotonic() < until
         time.sleep(0.05)

@@ -238,7 +238,7 @@ def test_modes_stay_with_their_family(tmp_path: Path) -> None:
     plans = of(path, "plan")
     for name in FAMILIES:
         own = {mode["id"] for mode in modes if mode["family"] == name}
-        assert set(plans[name]["modes"]) <= own
+        assert set(plans[name]["aimed"]) <= own
     with MemoryStore.open_read_only(path / "memory.sqlite") as memory:
         kept = memory.modes()
         assert [m for name in FAMILIES for m in memory.modes(family=name)] == sorted(

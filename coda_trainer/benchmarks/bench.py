@@ -15,7 +15,7 @@ from coda_trainer.benchmarks.cells import Cell, check_cells, chosen
 from coda_trainer.benchmarks.preset import Preset, load_preset
 from coda_trainer.benchmarks.reading import RunFigures, read_run
 from coda_trainer.benchmarks.report import Report
-from coda_trainer.benchmarks.running import Task, run_cells
+from coda_trainer.benchmarks.running import LEFT_OUT, Task, run_cells
 from coda_trainer.benchmarks.tables import Table, markdown
 from coda_trainer.files import write_atomic
 from coda_trainer.machine import code_commit, describe_machine
@@ -26,6 +26,9 @@ P = TypeVar("P", bound=Preset)
 #: Every benchmark: its module and class.
 BENCHES = {
     "table4": "coda_trainer.benchmarks.table4:Table4",
+    "table5": "coda_trainer.benchmarks.table5:Table5",
+    "table6": "coda_trainer.benchmarks.table6:Table6",
+    "table7": "coda_trainer.benchmarks.table7:Table7",
     "figure4": "coda_trainer.benchmarks.figure4:Figure4",
     "pilot": "coda_trainer.benchmarks.pilot:Pilot",
     "tools": "coda_trainer.benchmarks.tools:ToolsBench",
@@ -109,16 +112,18 @@ def run_bench(
     complete = [read_run(c, runs / c.folder) for c in cells if _complete(c, runs, problems)]
     figures = plain(bench.combine(preset, complete))
     done = {run.cell.name: run.to_dict() for run in complete}
-    failed = {name: problem for name, problem in problems.items() if problem}
+    stopped = {name: problem for name, problem in problems.items() if problem}
+    failed = {n: problem for n, problem in stopped.items() if not problem.startswith(LEFT_OUT)}
+    left_out = len(stopped) - len(failed)
     told |= {
         "cells": {
-            c.name: {"status": _status(c, done, failed), "problem": failed.get(c.name, "")}
+            c.name: {"status": _status(c, done, stopped), "problem": stopped.get(c.name, "")}
             | done.get(c.name, {"arm": c.arm, "seed": c.config.seed})
             for c in cells
         },
         "configurations": {c.name: c.config.to_dict() for c in cells},
         "figures": figures,
-        "complete": len(done) == len(cells),
+        "complete": len(done) + left_out == len(cells),
     }
     _write(result, told)
     tables = bench.tables(preset, figures)
@@ -154,22 +159,23 @@ def _complete(cell: Cell, runs: Path, problems: Mapping[str, str]) -> bool:
     return Task(cell.name, runs / cell.folder, cell.config, None, cell.agreement).complete()
 
 
-def _status(cell: Cell, done: Mapping[str, Any], failed: Mapping[str, str]) -> str:
-    if cell.name in failed:
-        return "failed"
+def _status(cell: Cell, done: Mapping[str, Any], stopped: Mapping[str, str]) -> str:
+    if cell.name in stopped:
+        return "left out" if stopped[cell.name].startswith(LEFT_OUT) else "failed"
     return "complete" if cell.name in done else "not run"
 
 
 def _state(told: Mapping[str, Any]) -> Table:
     """Where the figures come from."""
     cells = told["cells"].values()
-    count = {s: sum(c["status"] == s for c in cells) for s in ("complete", "failed", "not run")}
+    names = ("complete", "failed", "left out", "not run")
+    count = {s: sum(c["status"] == s for c in cells) for s in names}
     times = [c["seconds"] for c in cells if c.get("seconds") is not None]
     machine = told["machine"]
     commits = sorted({c["commit"] for c in cells if "commit" in c})
     return Table(
         "Runs",
-        ("complete", "failed", "not run", "seconds in all", "commits", "machine"),
+        (*names, "seconds in all", "commits", "machine"),
         [
             (
                 *map(str, count.values()),

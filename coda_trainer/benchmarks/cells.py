@@ -19,13 +19,15 @@ class Cell:
     """One run of a benchmark: an arm under one seed.
 
     ``group``: cells that are paired with one another across arms (a family, or nothing).
-    ``agreement``: how agreement is measured once it is trained, or None.
+    ``agreement``: how agreement is measured once it is trained, or None. ``memory``: the cell whose
+    memory it is given, lifted where that one's family is another; it is run first.
     """
 
     arm: str
     config: RunConfig
     group: str = ""
     agreement: AgreementSettings | None = None
+    memory: Cell | None = None
 
     @property
     def name(self) -> str:
@@ -37,7 +39,8 @@ class Cell:
         """Name of its run's folder, of the run's settings alone: the same run of two arms or two
         benchmarks is done once, and a run with other settings never goes on in it."""
         run = self.config
-        return f"{run.strategy}-{run.signal}-seed{run.seed}-{fingerprint(run)}"
+        named = f"{run.strategy}-{run.signal}-seed{run.seed}-{fingerprint(run)}"
+        return named if self.memory is None else f"{named}-of-{self.memory.folder[-8:]}"
 
     @property
     def start(self) -> RunConfig:

@@ -49,10 +49,18 @@ def _one(trials: Sequence[Trial], name: str) -> dict[str, Any]:
         }
         for kind in ("fault", "family")
     }
-    controls = [c for s in said for c in s["controls"] if c["episodes"]]
+    controls = [
+        {**c, "cause": (c["factor"], c["direction"]) == _cause(t)}
+        for t in trials
+        for c in t["said"][name]["controls"]
+        if c["episodes"]
+    ]
     decided = [c for c in controls if c["verdict"] in ("confirmed", "refuted")]
     refuted = [c["verdict"] == "refuted" for c in decided]
-    agreed = [(c["verdict"] == "confirmed") == c["true"] for c in decided]
+    agreed = {
+        kind: _share([(c["verdict"] == "confirmed") == c[kind] for c in decided])
+        for kind in ("true", "cause")
+    }
     usage = [s["usage"] for s in said if s["usage"]]
     return {
         "stage": _rate(said, lambda s: (s["stage_right"], s["diagnosed"])),
@@ -66,13 +74,18 @@ def _one(trials: Sequence[Trial], name: str) -> dict[str, Any]:
         "tested": len(controls),
         "refuted_percent": _share(refuted),
         "refuted_percent_of_tested": _share([c["verdict"] == "refuted" for c in controls]),
-        "agreement": _share(agreed),
+        "agreement": agreed["true"],
+        "agreement_on_cause": agreed["cause"],
         "calibration": _calibration([tuple(pair) for s in said for pair in s["confidence"]]),
         "by": groups,
         "stage_confusion": _confusion(trials, name, "stages", lambda t: t["stage"]),
         "factor_confusion": _confusion(trials, name, "factors", lambda t: t["cause"]["factor"]),
         "usage": {k: _total([u[k] for u in usage]) for k in usage[0]} if usage else None,
     }
+
+
+def _cause(trial: Trial) -> tuple[str, str]:
+    return trial["cause"]["factor"], trial["cause"]["direction"]
 
 
 def _factor(said: Mapping[str, Any]) -> tuple[int, int]:
@@ -173,11 +186,14 @@ def tables(figures: Mapping[str, Any]) -> list[Table]:
             ),
             _percent(one["refuted_percent"]),
             _percent(one["agreement"]),
+            _percent(one["agreement_on_cause"]),
         )
         for name, one in found.items()
     ]
-    rows.append(("majority class", NOT_MEASURED, _percent(figures["majority_class"]), *["–"] * 5))
-    rows += [(f"paper: {m}", *["–"] * 5, f"{r:.1f}", f"{a:.1f}") for m, (r, a) in PAPER.items()]
+    rows.append(("majority class", NOT_MEASURED, _percent(figures["majority_class"]), *["–"] * 6))
+    rows += [
+        (f"paper: {m}", *["–"] * 5, f"{r:.1f}", f"{a:.1f}", "–") for m, (r, a) in PAPER.items()
+    ]
     columns = (
         "diagnostician",
         "stage right [%]",
@@ -187,14 +203,16 @@ def tables(figures: Mapping[str, Any]) -> list[Table]:
         "claims about other failures [%]",
         "refuted [%]",
         "verdicts that agree [%]",
+        "the same, whatever the stage [%]",
     )
     notes = [
         f"{figures['trials']} trials, {figures['failures']} failures with a known cause. "
         "[95% interval: bootstrap over trials; of verdicts Wilson's], (n). Abstained and stage are "
         "of all such failures. Other failures have no cause that a factor could give: a claim "
         "about one is a false alarm. Refuted: of the claims that control evaluations decided. "
-        "Agree: verdicts that confirm a true claim or refute a wrong one. The paper's figures are "
-        "of other failures, judged by people.",
+        "Agree: verdicts that confirm a true claim or refute a wrong one; a claim is true where "
+        "factor, side and stage are, or in the last column factor and side: a cause shows at more "
+        "stages than one. The paper's figures are of other failures, judged by people.",
         *(f"Left out: {name}: {why}." for name, why in figures["left_out"].items()),
     ]
     shown = [Table("Diagnoses of known causes", columns, rows, notes)]

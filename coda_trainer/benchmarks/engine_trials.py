@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta
 
 from coda_envs.engine.coverage import coverage
 from coda_envs.engine.proposals import explore, generate
@@ -25,9 +24,8 @@ from coda_trainer.learning.actor import ActorSpec
 from coda_trainer.learning.behaviour_cloning import chunk_arrays, train_backbone
 from coda_trainer.learning.demonstrations import collect_demonstrations
 from coda_trainer.learning.rollout import Job, RolloutPool
+from coda_trainer.rounds.targeting import BAND, WIDE_BAND, in_band
 
-#: Success rates between which a scene teaches: neither always solved nor never.
-BAND, WIDE_BAND = (0.2, 0.8), (0.1, 0.9)
 BACKBONE = "flow_chunk"
 
 
@@ -159,18 +157,4 @@ def _arm(
         "rollouts": rollouts,
         "in_band": in_band(successes, rollouts, BAND),
         "in_wide_band": in_band(successes, rollouts, WIDE_BAND),
-    }
-
-
-def in_band(successes: np.ndarray, rollouts: int, band: tuple[float, float]) -> Mapping[str, float]:
-    """Share of scenes whose success rate lies in ``band``: ``observed``, by the rate of the
-    ``rollouts``, and ``posterior``, the mean probability under Beta(k + 1, n − k + 1)."""
-    rates = successes / rollouts
-    low, high = band
-    inside = beta.cdf(high, successes + 1, rollouts - successes + 1) - beta.cdf(
-        low, successes + 1, rollouts - successes + 1
-    )
-    return {
-        "observed": float(np.mean((rates >= low) & (rates <= high))),
-        "posterior": float(np.mean(inside)),
     }

@@ -14,7 +14,7 @@ from coda_trainer.benchmarks.bench import Bench
 from coda_trainer.benchmarks.cells import Cell
 from coda_trainer.benchmarks.preset import Names, Preset, Settings
 from coda_trainer.benchmarks.reading import RunFigures
-from coda_trainer.benchmarks.tables import NOT_MEASURED, Table, percent, points
+from coda_trainer.benchmarks.tables import Table, percent, points, steps
 from coda_trainer.config import Share
 from coda_trainer.statistics import detectable_difference
 
@@ -116,7 +116,7 @@ class Pilot(Bench[PilotPreset]):
                         arm.label,
                         *(percent(found["success"][suite]) for suite in suites),
                         "reference" if reference else points(found["gain"][dev]),
-                        _steps(found["steps"]),
+                        steps(found["steps"]),
                     )
                 )
             tables.append(Table(family, columns, rows))
@@ -165,7 +165,3 @@ def _arm(preset: PilotPreset, arms: Mapping[str, summary.Runs], name: str) -> di
         "steps": summary.steps_of(runs),
         "curves": {suite: summary.curve(runs, suite) for suite in suites},
     }
-
-
-def _steps(found: Mapping[str, Any] | None) -> str:
-    return NOT_MEASURED if found is None else f"{found['mean']:,.0f}"

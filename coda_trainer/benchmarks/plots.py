@@ -93,3 +93,24 @@ def draw_intervals(
     axis.set_xlim(left=0)
     axis.set_xlabel("success [%], 95% intervals")
     axis.set_title(title, loc="left", fontsize=11)
+
+
+def draw_shares(
+    axis: Axes,
+    shares: Sequence[Sequence[float | None]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+) -> None:
+    """Shares in [0, 1] as shaded squares with their per cent; a dash where there is none."""
+    values = [[float("nan") if share is None else share for share in row] for row in shares]
+    axis.imshow(values, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
+    for y, row in enumerate(shares):
+        for x, share in enumerate(row):
+            text = "–" if share is None else f"{100 * share:.0f}"
+            colour = "white" if share is not None and share > 0.6 else "black"
+            axis.text(x, y, text, ha="center", va="center", color=colour)
+    axis.set_xticks(range(len(columns)), columns, fontsize=8)
+    axis.set_yticks(range(len(rows)), rows, fontsize=8)
+    axis.grid(visible=False)
+    axis.set_title(title, loc="left", fontsize=10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,9 @@ class RunFigures:
     run; ``choice[suite]``: with the critic at test time, after the last round, where that was
     measured. ``updates``: critic updates of a family until each round's end; ``steps``: simulated
     control steps by what they were spent on; ``agreement``: see :mod:`critics`, None where it was
-    not asked for. ``seconds``: see :func:`running.seconds`.
+    not asked for. ``seconds``: see :func:`running.seconds`. ``modes``: of every difficulty mode
+    that was trained on, its ``progress`` in the last round and its ``targeting`` in the first one
+    that measured it (None where not measured).
     """
 
     cell: Cell
@@ -57,6 +59,7 @@ class RunFigures:
     steps: Mapping[str, int]
     agreement: Mapping[str, Any] | None
     seconds: float | None
+    modes: Sequence[Mapping[str, Any]] = ()
 
     @property
     def rounds(self) -> int:
@@ -77,6 +80,7 @@ class RunFigures:
             "suites": {name: [s.to_dict() for s in curve] for name, curve in self.curves.items()},
             "critic_at_test_time": {name: s.to_dict() for name, s in self.choice.items()},
             "agreement": self.agreement,
+            "modes": [dict(mode) for mode in self.modes],
         }
 
 
@@ -112,7 +116,22 @@ def read_run(cell: Cell, folder: Path) -> RunFigures:
         steps=_steps(checkpoint),
         agreement=agreement,
         seconds=seconds(folder),
+        modes=_modes(records),
     )
+
+
+def _modes(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What was measured of every mode, in the order in which they were first measured."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in records:
+        if record["event"] == "targeting":
+            mode = found.setdefault(record["source"], {"progress": None, "targeting": None})
+            if mode["targeting"] is None:
+                mode["targeting"] = record["in_band"]["posterior"]
+        if record["event"] == "progress":
+            mode = found.setdefault(record["mode"], {"progress": None, "targeting": None})
+            mode["progress"] = record["learning_progress"]
+    return [{"mode": name, **measured} for name, measured in found.items()]
 
 
 def _updates(config: RunConfig, last: int) -> list[int]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from coda_envs.errors import CodaError
 from coda_trainer.benchmarks.cells import Cell, start_folder
 from coda_trainer.benchmarks.critics import agreement_file, write_agreement
+from coda_trainer.benchmarks.given_memory import NothingToGiveError, given_memory
 from coda_trainer.benchmarks.preset import AgreementSettings
 from coda_trainer.config import RunConfig
 from coda_trainer.learning.rollout import end_with_parent
@@ -24,17 +25,31 @@ from coda_trainer.rounds.branching import branch
 from coda_trainer.rounds.run_folder import RunFolder
 from coda_trainer.strategies import make_strategy
 
+#: How what is told of a cell begins that cannot be run, though nothing went wrong.
+LEFT_OUT = "left out: "
+
 
 @dataclass(frozen=True)
 class Task:
-    """One run to bring to its end, in ``folder``. ``start``: the folder of the fine-tuning that it
-    branches from, None for a fine-tuning itself; that one is called like its folder."""
+    """One run to bring to its end, in ``folder``.
+
+    ``start``: the folder of the fine-tuning that it branches from, None for a fine-tuning itself;
+    that one is called like its folder. ``memory``: name and folder of the run whose memory it is
+    given.
+    """
 
     name: str
     folder: Path
     config: RunConfig
     start: Path | None
     agreement: AgreementSettings | None = None
+    memory: tuple[str, Path] | None = None
+
+    @property
+    def needs(self) -> list[str]:
+        """Names of the tasks that come before it."""
+        return [name for name in (self.start and self.start.name, self.memory and self.memory[0])
+                if name]  # fmt: skip
 
     def complete(self) -> bool:
         """Whether nothing is left to do."""
@@ -49,7 +64,11 @@ class Task:
         if self.folder.exists():
             return
         if self.start is not None:
-            branch(self.start, self.folder, self.config)
+            if self.memory is None:
+                branch(self.start, self.folder, self.config)
+                return
+            with given_memory(self.memory[1], self.config.families[0]) as memory:
+                branch(self.start, self.folder, self.config, memory)
             return
         draft = self.folder.with_name(f".{self.folder.name}.draft")
         shutil.rmtree(draft, ignore_errors=True)
@@ -64,7 +83,8 @@ def run_cells(
 
     What is complete is left alone; what was stopped goes on. A run that fails is told with the file
     that has its output, and the others go on. Returns what went wrong by the cells' names, empty
-    for those that are complete.
+    for those that are complete; it begins with :data:`LEFT_OUT` where the memory that a cell is to
+    be given has nothing for it.
     """
     (runs / "logs").mkdir(parents=True, exist_ok=True)
     waiting = _tasks(cells, runs)
@@ -72,11 +92,11 @@ def run_cells(
     running: dict[str, _Running] = {}
     try:
         while waiting or running:
-            # A fine-tuning comes before the runs that need it, so that one can always begin.
-            ready = [t for t in waiting.values() if t.start is None or t.start.name in ended]
+            # Nothing needs what comes after it, so that one can always begin.
+            ready = [t for t in waiting.values() if all(name in ended for name in t.needs)]
             for task in ready[: jobs - len(running)]:
                 del waiting[task.name]
-                problem = "" if task.start is None else ended[task.start.name]
+                problem = next((f"{n}: {ended[n]}" for n in task.needs if ended[n]), "")
                 begun = _begin(task, problem, say)
                 if isinstance(begun, str):
                     ended[task.name] = begun
@@ -117,14 +137,16 @@ class _Running:
 
 def _begin(task: Task, problem: str, say: Callable[[str], None]) -> _Running | str:
     """Start a task in a process of its own; or what is wrong with it, empty where it is complete
-    already. ``problem``: of the fine-tuning that it needs."""
-    told = f"its fine-tuning failed: {problem}" if problem else ""
+    already. ``problem``: of a run that it needs."""
+    told = f"it needs {problem}" if problem else ""
     if not told and task.complete():
         say(f"{task.name}: complete")
         return ""
     if not told:
         try:
             task.prepare()
+        except NothingToGiveError as error:
+            told = f"{LEFT_OUT}{error}"
         except CodaError as error:
             told = str(error)
     if told:
@@ -148,16 +170,23 @@ def seconds(folder: Path) -> float | None:
 
 
 def _tasks(cells: Sequence[Cell], runs: Path) -> dict[str, Task]:
-    """Every run by its name: the fine-tunings that the cells share, then the cells."""
+    """Every run by its name: the fine-tunings that the cells share, the runs whose memories they
+    are given, then the cells."""
     tasks: dict[str, Task] = {}
-    for cell in cells:
+    # A cell that was not asked for is run where its memory is needed.
+    first = [c.memory for c in cells if c.memory is not None]
+    for cell in (*first, *cells):
         start = start_folder(cell.start)
         tasks.setdefault(start, Task(start, runs / start, cell.start, None))
-    for cell in cells:
-        source = runs / start_folder(cell.start)
-        folder = runs / cell.folder
-        tasks[cell.name] = Task(cell.name, folder, cell.config, source, cell.agreement)
+    for cell in (*first, *cells):
+        tasks[cell.name] = _task(cell, runs)
     return tasks
+
+
+def _task(cell: Cell, runs: Path) -> Task:
+    source = runs / start_folder(cell.start)
+    given = None if cell.memory is None else (cell.memory.name, runs / cell.memory.folder)
+    return Task(cell.name, runs / cell.folder, cell.config, source, cell.agreement, given)
 
 
 def _work(task: Task) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from coda_trainer.benchmarks.reading import RunFigures, Success
@@ -78,11 +78,23 @@ def updates_to(runs: Runs, suite: str, target: float) -> dict[str, Any]:
     ``by_run``: None where a run did not reach it; ``mean`` and ``standard_error`` only where all
     did.
     """
+    return _first_reached(runs, suite, target, lambda run: run.updates)
+
+
+def rounds_to(runs: Runs, suite: str, target: float) -> dict[str, Any]:
+    """Rounds until success on the suite first reached ``target``, as :func:`updates_to` tells it;
+    0 where the fine-tuning did."""
+    return _first_reached(runs, suite, target, lambda run: range(run.rounds + 1))
+
+
+def _first_reached(
+    runs: Runs, suite: str, target: float, counts: Callable[[RunFigures], Sequence[int]]
+) -> dict[str, Any]:
     found: dict[str, int | None] = {}
     for (group, seed), run in runs.items():
         reached = (
-            updates
-            for updates, success in zip(run.updates, run.curves[suite], strict=True)
+            count
+            for count, success in zip(counts(run), run.curves[suite], strict=True)
             if success.rate >= target
         )
         found[f"{group}-{seed}" if group else str(seed)] = next(reached, None)

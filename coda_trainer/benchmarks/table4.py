@@ -13,7 +13,7 @@ from coda_trainer.benchmarks.bench import Bench
 from coda_trainer.benchmarks.cells import Cell
 from coda_trainer.benchmarks.preset import AgreementSettings, Preset, as_tuple, distinct
 from coda_trainer.benchmarks.reading import RunFigures
-from coda_trainer.benchmarks.tables import NOT_MEASURED, Table, percent, points, with_error
+from coda_trainer.benchmarks.tables import NOT_MEASURED, Table, percent, points, reached, with_error
 from coda_trainer.config import Share, Signal
 from coda_trainer.learning.signals import RULES
 
@@ -143,14 +143,7 @@ def _arm(preset: Table4Preset, arms: Mapping[str, summary.Runs], signal: str) ->
 
 
 def _updates(found: Mapping[str, Any] | None, frozen: bool) -> str:
-    if frozen:
-        return "the actor never changes"
-    if found is None:
-        return NOT_MEASURED
-    if found["mean"] is not None:
-        return with_error(found["mean"], found["standard_error"], digits=0)
-    reached = sum(n is not None for n in found["by_run"].values())
-    return f"not reached ({reached} of {len(found['by_run'])} runs did)"
+    return "the actor never changes" if frozen else reached(found)
 
 
 def _agreement(signal: str, curve: Sequence[Mapping[str, Any]]) -> str:

@@ -71,6 +71,21 @@ def points(found: Mapping[str, Any] | None) -> str:
     return f"{100 * found['gain']:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]{tie}"
 
 
+def reached(found: Mapping[str, Any] | None, digits: int = 0) -> str:
+    """When a target was first reached (:func:`.summary.updates_to`), where all runs did."""
+    if found is None:
+        return NOT_MEASURED
+    if found["mean"] is not None:
+        return with_error(found["mean"], found["standard_error"], digits=digits)
+    did = sum(n is not None for n in found["by_run"].values())
+    return f"not reached ({did} of {len(found['by_run'])} runs did)"
+
+
+def steps(found: Mapping[str, Any] | None) -> str:
+    """Simulated control steps of a run, the mean over runs."""
+    return NOT_MEASURED if found is None else f"{found['mean']:,.0f}"
+
+
 def with_error(value: float, error: float | None, digits: int = 1) -> str:
     """``27.6 ± 0.5``; without the error where one seed gives none."""
     parts = [value] if error is None else [value, error]

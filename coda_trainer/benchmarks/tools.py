@@ -21,7 +21,7 @@ from coda_trainer.benchmarks.bench import Bench
 from coda_trainer.benchmarks.cells import Cell
 from coda_trainer.benchmarks.preset import Preset
 from coda_trainer.benchmarks.reading import RunFigures, Success
-from coda_trainer.benchmarks.tables import NOT_MEASURED, Table, percent, points
+from coda_trainer.benchmarks.tables import Table, percent, points, steps
 from coda_trainer.config import Share, Suite
 from coda_trainer.evaluation import hard_cells
 from coda_trainer.statistics import detectable_difference
@@ -118,9 +118,7 @@ class ToolsBench(Bench[ToolsPreset]):
                 for suite in SUITES
                 for cell in (percent(found["success"][suite]), _gain(arm, found["gain"][suite]))
             ]
-            steps = found["steps"]
-            spent = NOT_MEASURED if steps is None else f"{steps['mean']:,.0f}"
-            rows.append((_label(arm), *cells, spent))
+            rows.append((_label(arm), *cells, steps(found["steps"])))
         others = [arm for arm in ARMS if arm != REFERENCE]
         by_mode = [
             (

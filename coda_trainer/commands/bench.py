@@ -26,13 +26,24 @@ class Bench:
     """
 
     benchmark: Annotated[
-        Literal["table4", "figure4", "pilot", "tools", "diagnosis", "table8"],
+        Literal[
+            "table4",
+            "table5",
+            "table6",
+            "table7",
+            "table8",
+            "figure4",
+            "pilot",
+            "tools",
+            "diagnosis",
+        ],
         tyro.conf.Positional,
     ]
-    """table4: six training signals; figure4: shaped against sparse over updates; pilot: aimed
-    scenes and potentials, apart and together, against uniform scenes; tools: each learning tool of
-    training programs on and off; diagnosis: diagnosticians on failures with a known cause;
-    table8: the engine's scenes for a policy's difficulties."""
+    """table4: six training signals; table5: kinds of memory; table6: programs lifted between
+    families; table7: one backbone's memory for another; table8: the engine's scenes for a policy's
+    difficulties; figure4: shaped against sparse over updates; pilot: aimed scenes and potentials,
+    apart and together, against uniform scenes; tools: each learning tool of training programs on
+    and off; diagnosis: diagnosticians on failures with a known cause."""
 
     preset: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")] = "small"
     """Its sizes: smoke (minutes, shows that it works) or small, or a YAML file of yours."""

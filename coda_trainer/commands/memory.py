@@ -97,23 +97,56 @@ class MemoryImport:
 
     def run(self) -> Result:
         """Import, all or nothing."""
-        from coda_envs.errors import RunError
-        from coda_trainer.files import check_place
-        from coda_trainer.memory.store import MemoryStore
+        from coda_trainer.memory.store import new_memory
 
-        if self.out.exists():
-            raise RunError(f"{self.out} exists.", remedy="name a new file")
-        check_place(self.out)
-        try:
-            with MemoryStore(self.out) as memory:
-                records = memory.import_jsonl(self.file)
-        except BaseException:
-            # It did not exist before: nothing of half an import stays.
-            for name in (self.out.name, f"{self.out.name}-wal", f"{self.out.name}-shm"):
-                self.out.with_name(name).unlink(missing_ok=True)
-            raise
+        with new_memory(self.out) as memory:
+            records = memory.import_jsonl(self.file)
         data = {"memory": str(self.out), "records": records}
         return Result(data, f"{records} records in {self.out}\n")
+
+
+@dataclass(frozen=True)
+class MemoryLift:
+    """Lift a memory's difficulty modes to another family: a new memory, to start a run there with.
+
+    A factor becomes the one with the same part in the other family, its values keep their place
+    between the ranges. What has no counterpart is left out, and listed.
+
+    Example: coda memory lift runs/demo-1 --family put-inside -o lifted.sqlite
+    """
+
+    memory: MemoryPath
+    """A run folder or its memory.sqlite."""
+
+    family: Annotated[str, tyro.conf.arg(metavar="FAMILY")]
+    """The family to lift to."""
+
+    out: Annotated[Path, tyro.conf.arg(aliases=("-o",), metavar="FILE")]
+    """The memory to make; it must not exist."""
+
+    json: Json = False
+
+    def run(self) -> Result:
+        """Lift, all or nothing."""
+        from coda_envs.family import get_family
+        from coda_trainer.memory.lifting import lift_memory
+        from coda_trainer.memory.store import MemoryStore, new_memory
+        from coda_trainer.memory.view import find_memory
+
+        family = get_family(self.family).name
+        with MemoryStore.open_read_only(find_memory(self.memory)) as source:
+            names = {m.id: (m.family, m.label) for m in source.modes()}
+            with new_memory(self.out) as target:
+                found = lift_memory(source, family, target)
+        rows = [(*names[old], mode.stage, mode.label) for old, mode in found.modes.items()]
+        rows += [(*names[old], "left out", why) for old, why in found.left_out.items()]
+        data = {
+            "memory": str(self.out),
+            "modes": {old: mode.to_dict() for old, mode in found.modes.items()},
+            "left_out": dict(found.left_out),
+        }
+        columns = ("from", "difficulty", "stage", f"in {family}")
+        return Result(data, table("Lifted modes", columns, rows))
 
 
 @dataclass(frozen=True)

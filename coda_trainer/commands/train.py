@@ -42,6 +42,10 @@ class Train:
     scene: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
     """A scene file of yours that every round also trains on."""
 
+    memory: Annotated[Path | None, tyro.conf.arg(metavar="RUN_OR_DB", help_behavior_hint="")] = None
+    """Another run, or its memory: its difficulty modes and programs are trained on, read-only, and
+    nothing is diagnosed. Of another family: lift it first, see `coda memory lift`."""
+
     strategy: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = None
     """How a round picks its scenes: sft, uniform, graded or coda. Short for --set strategy=…"""
 
@@ -69,9 +73,11 @@ class Train:
         scene = load_scene(self.scene) if self.scene is not None else None
         _check_parts(config)
 
+        from coda_trainer.memory.view import find_memory
         from coda_trainer.rounds.loop import train
 
-        train(config, out, scene=scene)
+        adopted = None if self.memory is None else find_memory(self.memory)
+        train(config, out, scene=scene, adopted=adopted)
         return _finished(out)
 
     def _go_on(self, run: Path) -> Result:
@@ -80,6 +86,7 @@ class Train:
             "--set": self.set,
             "--out": self.out,
             "--scene": self.scene,
+            "--memory": self.memory,
             "--strategy": self.strategy,
             "--backbone": self.backbone,
             "--plugin": self.plugin,

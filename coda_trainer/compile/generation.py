@@ -67,7 +67,7 @@ def compile_generation(
     return GenerationProgram(
         family=space.family,
         roles=(factor.role,) if factor.role else (),
-        guards=_guards(space, factor),
+        guards=guards_of(space, factor),
         edits=(edit,),
         provenance=(f"diagnosis:{diagnosis.hash}",),
     )
@@ -137,7 +137,7 @@ def _choices(
     return SampleEdit(edit="sample", factor=factor.path, choices=tuple(hard))
 
 
-def _guards(space: FactorSpace, factor: ContinuousFactor | DiscreteFactor) -> tuple[Guard, ...]:
+def guards_of(space: FactorSpace, factor: ContinuousFactor | DiscreteFactor) -> tuple[Guard, ...]:
     """The conditions under which the factor exists, its own first, then its conditions' own."""
     found: list[Guard] = []
     when = factor.when

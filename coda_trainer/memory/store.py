@@ -17,11 +17,30 @@ from coda_envs.programs.diagnosis import Diagnosis
 from coda_envs.programs.generation import GenerationProgram
 from coda_envs.programs.training import TrainingProgram
 from coda_envs.scene import Scene, parse_scene
+from coda_trainer.files import check_place
 from coda_trainer.memory import connection as sqlite
 from coda_trainer.memory import schema, transfer
 from coda_trainer.memory.modes import Mode
 from coda_trainer.memory.progress import Measurement
 from coda_trainer.memory.schema import HEADER, PROGRAMS, TABLES, Row
+
+
+@contextmanager
+def new_memory(path: Path) -> Iterator[MemoryStore]:
+    """A memory in a new file, for what fills it whole: where that fails, no file stays.
+
+    Raises :class:`RunError` where the file exists or cannot be made.
+    """
+    if path.exists():
+        raise RunError(f"{path} exists.", remedy="name a new file")
+    check_place(path)
+    try:
+        with MemoryStore(path) as memory:
+            yield memory
+    except BaseException:
+        for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+            path.with_name(name).unlink(missing_ok=True)
+        raise
 
 
 class MemoryStore:

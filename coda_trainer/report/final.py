@@ -75,6 +75,8 @@ def collect_results(run: RunFolder, config: RunConfig) -> dict[str, Any]:
         controls = [
             {"round": row["round"], "mode": row["mode_id"], **row["data"]}
             for row in memory.records("controls")
+            # Those of an adopted memory are another run's.
+            if not row["data"].get("adopted")
         ]
         # Tested claims that no generation program could be compiled from.
         controls += [{"mode": None, **r} for r in metrics if r["event"] == "no program"]

@@ -12,6 +12,7 @@ from coda_envs.errors import RunError
 from coda_trainer.config import CollectConfig, RunConfig
 from coda_trainer.config_file import load_run_config
 from coda_trainer.files import write_atomic
+from coda_trainer.rounds.adopted_memory import check_adopted, copy_adopted
 from coda_trainer.rounds.run_folder import RunFolder
 from coda_trainer.strict_json import dumps
 
@@ -38,8 +39,10 @@ def round_zero(config: RunConfig) -> RunConfig:
     )
 
 
-def branch(source: Path, out: Path, config: RunConfig) -> None:
+def branch(source: Path, out: Path, config: RunConfig, adopted: Path | None = None) -> None:
     """Make ``out`` a run of ``config`` whose round 0 is that of the finished run ``source``.
+
+    ``adopted``: a memory file that it is given, see :func:`coda_trainer.rounds.loop.train`.
 
     ``coda train --resume`` goes on with it, and it ends with the numbers of a run that did its own
     round 0. ``out`` gets its name only when it is complete. Raises :class:`RunError` where
@@ -59,7 +62,11 @@ def branch(source: Path, out: Path, config: RunConfig) -> None:
     _, checkpoint, _ = RunFolder(source).last_checkpoint()
     draft = out.with_name(f".{out.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)
-    run = RunFolder.create(draft, config, {"scene": None, "round_zero_of": source.name})
+    taken = None if adopted is None else check_adopted(adopted, config)
+    extra = {"scene": None, "round_zero_of": source.name, "adopted": taken}
+    run = RunFolder.create(draft, config, extra)
+    if adopted is not None:
+        copy_adopted(adopted, run)
     shutil.copytree(checkpoint, run.checkpoints / checkpoint.name)
     shutil.copytree(source / "scenes", draft / "scenes", dirs_exist_ok=True)
     _copy_memory(RunFolder(source).memory, run.memory)

@@ -72,6 +72,9 @@ def _save_family(state: FamilyState, folder: Path) -> dict[str, object]:
     if state.replay is not None:
         (folder / "replay").mkdir()
         state.replay.save(folder / "replay")
+    if state.recalled:
+        # No pickles: whatever an alternative memory keeps is plain arrays.
+        np.savez(folder / "recalled.npz", allow_pickle=False, **state.recalled)
     described: dict[str, object] = {"meter": state.meter, "learner": None, "program": None}
     if state.program is not None:
         described["program"] = {
@@ -98,6 +101,9 @@ def _load_family(context: RoundContext, folder: Path, described: Mapping[str, An
         with np.load(demonstrations, allow_pickle=False) as arrays:
             obs = {k.removeprefix("obs/"): arrays[k] for k in arrays.files if k.startswith("obs/")}
             state.demonstrations = ChunkBatch(obs, arrays["actions"], arrays["valid"])
+    if (folder / "recalled.npz").is_file():
+        with np.load(folder / "recalled.npz", allow_pickle=False) as arrays:
+            state.recalled = {name: arrays[name] for name in arrays.files}
     if (folder / "replay").is_dir():
         execute = context.backbone.spec.execute
         reader = backbone_reader(context.backbone, execute, context.config.seed)

@@ -45,13 +45,14 @@ class ProgramState:
 @dataclass
 class FamilyState:
     """What a checkpoint holds of one family: demonstrations, replay, learner, the potential's
-    program, steps spent."""
+    program, steps spent, and the arrays that an alternative memory keeps (:mod:`..recall`)."""
 
     demonstrations: ChunkBatch | None = None
     replay: Replay | None = None
     learner: UpdateRule | None = None
     program: ProgramState | None = None
     meter: Meter = field(default_factory=dict)
+    recalled: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass
@@ -64,7 +65,8 @@ class RunState:
 
 @dataclass
 class RunContext:
-    """One round of a run, over all its families. ``scene``: the user's own, if there is one."""
+    """One round of a run, over all its families. ``scene``: the user's own, if there is one;
+    ``adopted``: another run's memory that this one was given, read-only."""
 
     config: RunConfig
     families: tuple[TaskFamily, ...]
@@ -75,6 +77,7 @@ class RunContext:
     report: Reporter
     state: RunState
     scene: Scene | None = None
+    adopted: MemoryStore | None = None
 
     def of(self, family: TaskFamily) -> RoundContext:
         """The part of this round that belongs to a family."""
@@ -155,6 +158,11 @@ class RoundContext:
     def memory(self) -> MemoryStore:
         """The run's memory: its modes carry their family."""
         return self.shared.memory
+
+    @property
+    def adopted(self) -> MemoryStore | None:
+        """Another run's memory that this one was given, read-only."""
+        return self.shared.adopted
 
     @property
     def report(self) -> Reporter:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coda_envs.engine.proposals import explore, generate
+from coda_envs.programs.diagnosis import Diagnosis
 from coda_envs.scene import Scene
 from coda_trainer.diagnosis.base import DiagnosisContext, Metered, diagnose, make_diagnostician
 from coda_trainer.diagnosis.control import (
@@ -37,19 +39,34 @@ class Finding:
 
 @dataclass(frozen=True)
 class DiagnosisPhase:
-    """What the phase found. ``episodes`` may serve as replay; those of controls may not."""
+    """What the phase found. ``episodes`` may serve as replay; those of controls may not.
+    ``answers``: a diagnosis for each of ``context.failures``, none where nobody was asked."""
 
     episodes: tuple[Episode, ...]
     context: DiagnosisContext
-    findings: tuple[Finding, ...]
+    answers: tuple[Diagnosis, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
-def find_difficulties(context: RoundContext) -> DiagnosisPhase:
+def find_difficulties(
+    context: RoundContext, *, diagnosed: bool = True, tested: bool = True
+) -> DiagnosisPhase:
     """Run the policy on edited seed scenes, diagnose its failures, and test the likeliest claims.
 
     The scenes differ from the seed range in one to three factors, so that failures can be traced
-    to few of them. None of them is held out.
+    to few of them. None of them is held out. Without ``diagnosed`` nobody says why, without
+    ``tested`` nobody checks it.
     """
+    episodes, seen = _look(context)
+    if not diagnosed:
+        return DiagnosisPhase(episodes, seen)
+    answers, sequence = _diagnose(context, seen)
+    findings = _control(context, seen, answers, sequence) if tested else ()
+    return DiagnosisPhase(episodes, seen, answers, findings)
+
+
+def _look(context: RoundContext) -> tuple[tuple[Episode, ...], DiagnosisContext]:
+    """Episodes of the policy as it stands, and what a diagnostician may know of them."""
     config = context.config.diagnosis
     generated = generate(
         context.family,
@@ -70,24 +87,42 @@ def find_difficulties(context: RoundContext) -> DiagnosisPhase:
         seed=context.torch_seed("diagnosis"),
         control_hz=context.config.control_hz,
     )
-    failures = seen.failures
+    with context.memory.transaction():
+        for episode in seen.failures:
+            context.memory.add_scene(context.round, episode.scene)
+    return tuple(episodes), seen
+
+
+def _diagnose(
+    context: RoundContext, seen: DiagnosisContext
+) -> tuple[tuple[Diagnosis, ...], dict[str, int]]:
+    """A diagnosis of every failure, kept in the memory; their sequence numbers by hash."""
+    config, failures = context.config.diagnosis, seen.failures
     diagnostician = make_diagnostician(config.diagnostician, **config.options)
     answers = diagnose(diagnostician, failures, seen)
     if isinstance(diagnostician, Metered):
         context.log("diagnostician", label=diagnostician.label, **diagnostician.usage())
     with context.memory.transaction():
-        for episode in failures:
-            context.memory.add_scene(context.round, episode.scene)
         sequence = {a.hash: context.memory.add_diagnosis(context.round, a) for a in answers}
-    candidates = select_candidates(answers, config.max_tested)
     context.log(
         "diagnosis",
-        episodes=len(episodes),
+        episodes=len(failures) + len(seen.successes),
         failures=len(failures),
         abstained=sum(a.abstain for a in answers),
         stages=dict(sorted(Counter(a.stage for a in answers).items())),
         factors=dict(sorted(Counter(a.factor for a in answers if a.factor).items())),
     )
+    return tuple(answers), sequence
+
+
+def _control(
+    context: RoundContext,
+    seen: DiagnosisContext,
+    answers: Sequence[Diagnosis],
+    sequence: Mapping[str, int],
+) -> tuple[Finding, ...]:
+    """The likeliest claims among the answers, each with its control evaluation."""
+    candidates = select_candidates(answers, context.config.diagnosis.max_tested)
     plans = [
         plan_control(c, seen, context.rng(f"control {i}"), context.config.control.max_per_arm)
         for i, c in enumerate(candidates)
@@ -103,11 +138,10 @@ def find_difficulties(context: RoundContext) -> DiagnosisPhase:
         refuted_percent=refuted.of_decided,
         refuted_percent_of_tested=refuted.of_tested,
     )
-    findings = tuple(
+    return tuple(
         Finding(c, r, tuple(sequence[d.hash] for d in c.diagnoses))
         for c, r in zip(candidates, results, strict=True)
     )
-    return DiagnosisPhase(tuple(episodes), seen, findings)
 
 
 def _runner(context: RoundContext) -> Run:

@@ -258,8 +258,8 @@ def _watch_last_lesson(context: RunContext, parts: Sequence[_Part], guard: Backb
 
 
 def _selection(part: _Part) -> list[Lesson]:
-    """The residual policy's successes as chunks for the backbone, and beside them, where a learning
-    tool says so, what failures show of a subgoal."""
+    """The residual policy's successes as chunks for the backbone, and beside them what the plan has
+    it rehearse and, where a learning tool says so, what failures show of a subgoal."""
     context, config, residual = part.context, part.context.config.distil, part.rule.residual
     if residual is None or config.episodes == 0 or config.updates == 0:
         return []
@@ -267,25 +267,32 @@ def _selection(part: _Part) -> list[Lesson]:
     episodes = part.run(actor, config.episodes, "distil", "episodes to distil")
     horizon = context.backbone.spec.horizon
     lessons: list[Lesson] = []
+    chosen = shown = 0
     try:
         # What the blocks' policies did shows more scenes and more ways off; what is right there is
         # for the last policy to say.
         seen = [*episodes, *chain.from_iterable(part.last)]
         chunks = distil_selection(seen, residual, part.reader, horizon)
-        lessons.append(Lesson(chunks, np.ones(len(chunks))))
+        chosen = len(chunks)
+        lessons.append(Lesson(chunks, np.ones(chosen)))
         hindsight = part.collection.subgoal_parts(episodes)
         if hindsight:
-            shown = [piece.episode for piece in hindsight]
-            chunks = residual_chunks(shown, residual, part.reader, horizon)
+            cut = [piece.episode for piece in hindsight]
+            chunks = residual_chunks(cut, residual, part.reader, horizon)
+            shown = len(chunks)
             lessons.append(Lesson(chunks, np.concatenate([piece.weight for piece in hindsight])))
     except LearningError as error:
         context.report.line(f"nothing to distil: {error}")
+    rehearsed = part.plan.rehearsed
+    if rehearsed is not None:
+        lessons.append(rehearsed)
     context.log(
         "selection",
         episodes=len(episodes),
         success=_success(episodes),
-        chunks=len(lessons[0].chunks) if lessons else 0,
-        hindsight=len(lessons[1].chunks) if len(lessons) > 1 else 0,
+        chunks=chosen,
+        hindsight=shown,
+        rehearsed=0 if rehearsed is None else len(rehearsed.chunks),
     )
     return lessons
 

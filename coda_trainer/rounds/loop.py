@@ -23,6 +23,7 @@ from coda_trainer.report.events import EventLog, rewrite_events
 from coda_trainer.report.final import print_results, write_report
 from coda_trainer.report.frames import draw_examples
 from coda_trainer.report.progress import Reporter
+from coda_trainer.rounds.adopted_memory import check_adopted, copy_adopted, open_adopted
 from coda_trainer.rounds.checkpoint import load_state, save_state
 from coda_trainer.rounds.context import RoundContext, RunContext, RunState
 from coda_trainer.rounds.distilling import distil
@@ -41,14 +42,17 @@ def train(
     *,
     resume: bool = False,
     scene: Scene | None = None,
+    adopted: Path | None = None,
     reporter: Reporter | None = None,
 ) -> None:
     """Run the configuration to its end in the folder ``out``.
 
     ``resume`` goes on from the last complete checkpoint, or from the start where there is none;
     the figures are those of a run that was never stopped. ``scene``: a scene of the user's own
-    that the demonstrations and rounds of its family also use. Raises :class:`CodaError` before
-    anything is written where the scene, the backbone or the run folder cannot be used.
+    that the demonstrations and rounds of its family also use. ``adopted``: another run's memory
+    file, of which the run folder gets a copy; its modes are trained on and nothing is diagnosed.
+    Raises :class:`CodaError` before anything is written where the scene, the memory, the backbone
+    or the run folder cannot be used.
     """
     # Imported here: the command line must not load torch to show its help.
     import torch
@@ -77,13 +81,19 @@ def train(
         else:
             if scene is not None:
                 check_own_scene(scene, config)
-            extra = {"scene": None if scene is None else scene.to_dict()}
+            taken = None if adopted is None else check_adopted(adopted, config)
+            extra = {"scene": None if scene is None else scene.to_dict(), "adopted": taken}
             run = RunFolder.create(out, config, extra)
             stack.callback(run.close)
+            if adopted is not None:
+                copy_adopted(adopted, run)
+        given = open_adopted(run)
+        if given is not None:
+            stack.callback(given.close)
         memory = stack.enter_context(MemoryStore(run.memory))
         pool = stack.enter_context(RolloutPool(env, config.workers))
         context = RunContext(
-            config, families, 0, run, pool, memory, report, RunState(backbone), scene
+            config, families, 0, run, pool, memory, report, RunState(backbone), scene, given
         )
         first = _go_on(context) if resume else 0
         for round in range(first, last + 1):

@@ -19,9 +19,9 @@ from coda_trainer.compile.generation import compile_candidate
 from coda_trainer.compile.training import compile_training
 from coda_trainer.learning.rollout import Job
 from coda_trainer.memory import lifecycle
+from coda_trainer.memory.evidence import confirming, generation_program
 from coda_trainer.memory.modes import Mode, Probe, merge_all, mode_of
 from coda_trainer.memory.progress import measurement
-from coda_trainer.memory.schema import PROGRAMS
 from coda_trainer.rounds.context import RoundContext
 from coda_trainer.rounds.diagnosing import DiagnosisPhase
 
@@ -79,8 +79,10 @@ def select_modes(context: RoundContext) -> list[ActiveMode]:
     for mode in _modes(context):
         if mode.state not in ("validated", "selected", "retained"):
             continue
-        diagnoses = _diagnoses(context, mode)
-        omega = _omega(context, mode)
+        diagnoses = tuple(confirming(context.memory, mode))
+        compiled = generation_program(context.memory, mode)
+        assert compiled is not None
+        omega = compiled.model_copy(update={"magnitude": mode.magnitude})
         phi = compile_training(diagnoses, context.family)
         context.memory.add_program(context.round, mode.id, phi)
         if mode.state == "validated":
@@ -236,27 +238,3 @@ def _modes(context: RoundContext) -> list[Mode]:
 
 def _job(context: RoundContext, probe: Probe) -> Job:
     return Job(context.memory.scene(probe.scene_id), probe.seed, "probe")
-
-
-def _diagnoses(context: RoundContext, mode: Mode) -> tuple[Diagnosis, ...]:
-    """The diagnoses whose control evaluation confirmed the mode."""
-    controls = context.memory.records("controls", mode_id=mode.id)
-    wanted = {s for row in controls if row["verdict"] == "confirmed" for s in row["diagnoses"]}
-    return tuple(
-        Diagnosis.parse(row["data"], "diagnosis")
-        for row in context.memory.records("diagnoses")
-        if row["sequence"] in wanted
-    )
-
-
-def _omega(context: RoundContext, mode: Mode) -> GenerationProgram:
-    """The mode's generation program at the mode's magnitude: the one its probes were made with,
-    or, before it was selected, the last one compiled."""
-    if mode.omega_hash:
-        program = context.memory.program(mode.omega_hash)
-        assert isinstance(program, GenerationProgram)
-    else:
-        rows = context.memory.records("programs", mode_id=mode.id)
-        compiled = [r for r in rows if PROGRAMS[r["program"]] is GenerationProgram]
-        program = GenerationProgram.parse(compiled[-1]["data"], "generation program")
-    return program.model_copy(update={"magnitude": mode.magnitude})

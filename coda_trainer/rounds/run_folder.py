@@ -39,6 +39,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.memory = path / "memory.sqlite"
+        self.adopted = path / "adopted.sqlite"
         self.events = path / "events"
         self.checkpoints = path / "checkpoints"
         self.work = path / "work"

@@ -1,21 +1,23 @@
-"""Strategies by name; one file each."""
+"""Strategies by name; one file each, imported where one is made."""
 
 from __future__ import annotations
 
-from coda_envs.errors import ConfigError, suggest
-from coda_trainer.strategies.base import Strategy
-from coda_trainer.strategies.coda import CoDA
-from coda_trainer.strategies.given import Given
-from coda_trainer.strategies.graded import Graded
-from coda_trainer.strategies.sft import SFT
-from coda_trainer.strategies.uniform import Uniform
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-STRATEGIES: dict[str, type[Strategy]] = {
-    "sft": SFT,
-    "uniform": Uniform,
-    "graded": Graded,
-    "coda": CoDA,
-    "given": Given,
+from coda_envs.errors import ConfigError, suggest
+
+if TYPE_CHECKING:
+    from coda_trainer.strategies.base import Strategy
+
+#: Every strategy: its module and class.
+STRATEGIES: Mapping[str, str] = {
+    "sft": "coda_trainer.strategies.sft:SFT",
+    "uniform": "coda_trainer.strategies.uniform:Uniform",
+    "graded": "coda_trainer.strategies.graded:Graded",
+    "coda": "coda_trainer.strategies.coda:CoDA",
+    "given": "coda_trainer.strategies.given:Given",
 }
 
 
@@ -23,7 +25,9 @@ def make_strategy(name: str) -> Strategy:
     """The strategy of that name. Raises :class:`ConfigError` for an unknown one."""
     if name not in STRATEGIES:
         raise ConfigError(f"unknown strategy {name!r}.", allowed=suggest(name, STRATEGIES))
-    return STRATEGIES[name]()
+    module, _, kind = STRATEGIES[name].partition(":")
+    made: Strategy = getattr(import_module(module), kind)()
+    return made
 
 
 __all__ = ["STRATEGIES", "make_strategy"]

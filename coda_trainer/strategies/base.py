@@ -16,6 +16,7 @@ from coda_envs.scene import Scene
 from coda_trainer.episode import Episode
 from coda_trainer.learning.chunk_critic import StatePotential
 from coda_trainer.learning.rollout import Job
+from coda_trainer.learning.update_rule import Lesson
 from coda_trainer.rounds.context import RoundContext
 from coda_trainer.rounds.schedule import WIDE, allocate
 
@@ -31,7 +32,8 @@ class RoundPlan:
     ``scenes``: accepted scenes by source. ``weights``: share of episodes by source, summing to 1.
     ``potential``: Φ in force. ``training``: by source, the training program whose learning tools
     its episodes get (none where absent). ``episodes``: rollouts of the present policy, made for the
-    plan, that may serve as replay.
+    plan, that may serve as replay. ``rehearsed``: chunks that the round's distillation takes in
+    beside its own selection.
     """
 
     scenes: Mapping[str, Sequence[Scene]]
@@ -39,6 +41,7 @@ class RoundPlan:
     potential: StatePotential
     training: Mapping[str, TrainingProgram] = field(default_factory=dict)
     episodes: Sequence[Episode] = ()
+    rehearsed: Lesson | None = None
 
     @property
     def replay_weights(self) -> dict[str, float]:

@@ -1,0 +1,56 @@
+"""The memory that a run was given: checked, copied into its folder, and opened read-only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coda_envs.errors import ConfigError, RunError
+from coda_trainer.config import RunConfig
+from coda_trainer.memory.adopting import transferable
+from coda_trainer.memory.store import MemoryStore
+from coda_trainer.rounds.run_folder import RunFolder
+
+
+def check_adopted(memory: Path, config: RunConfig) -> dict[str, int]:
+    """How many modes of each of the run's families a memory file has for it.
+
+    Raises :class:`ConfigError` where the configuration does not use one or it has none for it,
+    :class:`RunError` where the file is no memory.
+    """
+    if config.strategy != "coda" or config.coda.memory != "programs":
+        raise ConfigError(
+            f"a memory is given, but the strategy is {config.strategy!r} and coda.memory "
+            f"{config.coda.memory!r}.",
+            allowed="strategy: coda with coda.memory: programs",
+        )
+    with MemoryStore.open_read_only(memory) as store:
+        found = {name: len(transferable(store, name)) for name in config.families}
+        known = sorted({m.family for m in store.modes()})
+    if not any(found.values()):
+        raise ConfigError(
+            f"{memory} has no confirmed mode of {', '.join(config.families)}.",
+            allowed=f"its modes are of: {', '.join(known) or 'no family'}",
+            remedy="lift them: coda memory lift MEMORY --family FAMILY -o LIFTED",
+        )
+    return found
+
+
+def copy_adopted(memory: Path, run: RunFolder) -> None:
+    """Copy the memory into the run folder, so that a resumed run needs nothing outside it."""
+    with MemoryStore.open_read_only(memory) as store:
+        store.snapshot(run.adopted)
+
+
+def open_adopted(run: RunFolder) -> MemoryStore | None:
+    """The run's copy, read-only; None where it was given no memory.
+
+    Raises :class:`RunError` where its manifest names one and the copy is missing.
+    """
+    if not run.manifest().get("adopted"):
+        return None
+    if not run.adopted.is_file():
+        raise RunError(
+            f"{run.adopted} is missing: the run was given a memory.",
+            remedy="start the run again in another folder",
+        )
+    return MemoryStore.open_read_only(run.adopted)
