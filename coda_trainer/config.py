@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -174,8 +174,10 @@ class CodaConfig(_Settings):
     """Wide scenes by graded magnitudes. Off: uniform over the generator range."""
     tools: Annotated[
         tuple[Tool, ...], BeforeValidator(_as_tuple), AfterValidator(_distinct_tools)
-    ] = get_args(Tool)
-    """The learning tools that training programs may use; `[]` for none."""
+    ] = ("stage_resets", "hindsight_subgoals")
+    """The learning tools that training programs may use; `[]` for none. The other three are off
+    unless named: measured alone, none of them helped its modes, and two cost success on wide scenes
+    (docs/training_programs.md)."""
     given: dict[Name, Name] = Field(default_factory=dict)
     """For the strategy `given`: declared interactions that stand for modes, each with the stage
     that a diagnosis would name."""

@@ -26,6 +26,9 @@ PAPER: Mapping[tuple[str, str], str] = {
     ("", "regression_chunk"): "3.8",
 }
 
+#: The arm that collects the memory.
+COLLECTS = "collects"
+
 
 class Table7Preset(Preset):
     """Sizes of Table 7."""
@@ -51,16 +54,16 @@ class Table7(Bench[Table7Preset]):
         cells: list[Cell] = []
         for seed in preset.seeds:
             own = {
-                name: Cell(f"{_word(name)}-collects", self._config(preset, seed, name))
+                name: Cell(COLLECTS, self._config(preset, seed, name), group=_word(name))
                 for name in preset.backbones
             }
             cells += own.values()
             for name in preset.backbones:
-                config = self._config(preset, seed, name)
+                config, group = self._config(preset, seed, name), _word(name)
                 for source in preset.backbones:
-                    cells.append(Cell(_arm_name(source, name), config, memory=own[source]))
+                    cells.append(Cell(_arm_name(source), config, group=group, memory=own[source]))
                 without = self._config(preset, seed, name, {"coda": {"memory": "none"}})
-                cells.append(Cell(_arm_name("", name), without))
+                cells.append(Cell(_arm_name(""), without, group=group))
         return cells
 
     @staticmethod
@@ -82,17 +85,14 @@ class Table7(Bench[Table7Preset]):
         }
 
     def combine(self, preset: Table7Preset, runs: Sequence[RunFigures]) -> dict[str, Any]:
-        """By arm: success, gain over the same backbone without a memory, modes taken over."""
-        arms = summary.by_arm(runs)
+        """By backbone and arm: success, gain over no memory, modes trained on."""
         suites = preset.config(preset.seeds[0]).evaluation.suites
         told = {}
         for name in preset.backbones:
-            without = arms.get(_arm_name("", name), {})
-            collecting = arms.get(f"{_word(name)}-collects", {})
-            told[f"{_word(name)}-collects"] = _arm(collecting, without, suites)
-            for source in ("", *preset.backbones):
-                arm = _arm_name(source, name)
-                told[arm] = _arm(arms.get(arm, {}), without, suites)
+            arms = summary.by_arm([r for r in runs if r.cell.group == _word(name)])
+            without = arms.get(_arm_name(""), {})
+            names = (*map(_arm_name, ("", *preset.backbones)), COLLECTS)
+            told[name] = {arm: _arm(arms.get(arm, {}), without, suites) for arm in names}
         return told
 
     def tables(self, preset: Table7Preset, figures: Mapping[str, Any]) -> list[Table]:
@@ -110,17 +110,14 @@ class Table7(Bench[Table7Preset]):
         )
         rows = []
         for name in preset.backbones:
-            for source in ("", *preset.backbones):
-                found = figures[_arm_name(source, name)]
-                gain = points(found["gain"][dev]) if source else "reference"
+            arms = [(s or "no memory", _arm_name(s), PAPER.get((s, name), "–"))
+                    for s in ("", *preset.backbones)]  # fmt: skip
+            for label, arm, paper in (*arms, ("its own, while it collects", COLLECTS, "–")):
+                found = figures[name][arm]
+                gain = "reference" if arm == _arm_name("") else points(found["gain"][dev])
                 cells = [percent(found["success"][suite]) for suite in suites]
-                rest = (gain, str(found["modes"]), steps(found["steps"]))
-                paper = PAPER.get((source, name), "–")
-                rows.append((source or "no memory", name, *cells, *rest, paper))
-            found = figures[f"{_word(name)}-collects"]
-            cells = [percent(found["success"][suite]) for suite in suites]
-            rest = (points(found["gain"][dev]), str(found["modes"]), steps(found["steps"]))
-            rows.append(("its own, while it collects", name, *cells, *rest, "–"))
+                spent = (str(found["modes"]), steps(found["steps"]))
+                rows.append((label, name, *cells, gain, *spent, paper))
         detectable = self.expected(preset)["detectable"]
         notes = [
             "Success of the backbone alone: mean ± standard error over seeds, [Wilson 95% interval "
@@ -141,7 +138,7 @@ class Table7(Bench[Table7Preset]):
             rows = [
                 (
                     f"memory of {source}" if source else "no memory",
-                    figures[_arm_name(source, name)]["success"][preset.tuned_on],
+                    figures[name][_arm_name(source)]["success"][preset.tuned_on],
                 )
                 for source in ("", *preset.backbones)
             ]
@@ -153,8 +150,9 @@ def _word(backbone: str) -> str:
     return backbone.lower().replace("_", "-")
 
 
-def _arm_name(source: str, backbone: str) -> str:
-    return f"{_word(source) or 'none'}-to-{_word(backbone)}"
+def _arm_name(source: str) -> str:
+    """The arm with the memory of that backbone, or with none."""
+    return f"of-{_word(source)}" if source else "none"
 
 
 def _arm(runs: summary.Runs, without: summary.Runs, suites: Sequence[str]) -> dict[str, Any]:
