@@ -16,7 +16,7 @@ from coda_trainer.config import CodaConfig, Tool
 
 
 def test_the_set_is_closed_and_off_by_default() -> None:
-    assert TOOLS == get_args(Tool)
+    assert get_args(Tool) == TOOLS
     assert set(CodaConfig().tools) <= set(TOOLS)
     off = Tools().to_dict()
     assert off == {

@@ -112,13 +112,13 @@ class MemoryLift:
     A factor becomes the one with the same part in the other family, its values keep their place
     between the ranges. What has no counterpart is left out, and listed.
 
-    Example: coda memory lift runs/demo-1 --family put-inside -o lifted.sqlite
+    Example: coda memory lift runs/demo-1 --to put-inside -o lifted.sqlite
     """
 
     memory: MemoryPath
     """A run folder or its memory.sqlite."""
 
-    family: Annotated[str, tyro.conf.arg(metavar="FAMILY")]
+    to: Annotated[str, tyro.conf.arg(metavar="FAMILY")]
     """The family to lift to."""
 
     out: Annotated[Path, tyro.conf.arg(aliases=("-o",), metavar="FILE")]
@@ -133,7 +133,7 @@ class MemoryLift:
         from coda_trainer.memory.store import MemoryStore, new_memory
         from coda_trainer.memory.view import find_memory
 
-        family = get_family(self.family).name
+        family = get_family(self.to).name
         with MemoryStore.open_read_only(find_memory(self.memory)) as source:
             names = {m.id: (m.family, m.label) for m in source.modes()}
             with new_memory(self.out) as target:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coda_envs.errors import RunError
+from coda_envs.errors import ProgramError, RunError
 from coda_envs.family import TaskFamily, get_family
 from coda_envs.programs.diagnosis import Alternative, Diagnosis
 from coda_envs.programs.generation import GenerationProgram, SampleEdit
@@ -71,7 +71,10 @@ def _lifted(
     program: GenerationProgram, source: TaskFamily, target: TaskFamily
 ) -> GenerationProgram | str:
     """The program in the other family, or why an edit has no counterpart."""
-    found = lift(program, source.space, target.space)
+    try:
+        found = lift(program, source.space, target.space)
+    except ProgramError as error:
+        return f"it does not fit {source.name}: {error.problem}"
     missing = [f"{w}: {why}" for w, why in found.left_out.items() if w.startswith("edits")]
     if found.program is None or missing:
         return "; ".join(missing)

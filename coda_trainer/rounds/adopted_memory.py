@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coda_envs.errors import ConfigError, RunError
+from coda_envs.engine.check import check_program
+from coda_envs.errors import ConfigError, ProgramError, RunError
+from coda_envs.family import get_family
 from coda_trainer.config import RunConfig
 from coda_trainer.memory.adopting import transferable
+from coda_trainer.memory.evidence import generation_program
+from coda_trainer.memory.modes import Mode
 from coda_trainer.memory.store import MemoryStore
 from coda_trainer.rounds.run_folder import RunFolder
 
@@ -15,7 +19,7 @@ def check_adopted(memory: Path, config: RunConfig) -> dict[str, int]:
     """How many modes of each of the run's families a memory file has for it.
 
     Raises :class:`ConfigError` where the configuration does not use one or it has none for it,
-    :class:`RunError` where the file is no memory.
+    :class:`RunError` where the file is no memory or has a program that does not fit its family.
     """
     if config.strategy != "coda" or config.coda.memory != "programs":
         raise ConfigError(
@@ -24,15 +28,33 @@ def check_adopted(memory: Path, config: RunConfig) -> dict[str, int]:
             allowed="strategy: coda with coda.memory: programs",
         )
     with MemoryStore.open_read_only(memory) as store:
-        found = {name: len(transferable(store, name)) for name in config.families}
+        found = {}
+        for name in config.families:
+            modes = transferable(store, name)
+            for mode in modes:
+                _check_program(store, mode)
+            found[name] = len(modes)
         known = sorted({m.family for m in store.modes()})
     if not any(found.values()):
         raise ConfigError(
             f"{memory} has no confirmed mode of {', '.join(config.families)}.",
             allowed=f"its modes are of: {', '.join(known) or 'no family'}",
-            remedy="lift them: coda memory lift MEMORY --family FAMILY -o LIFTED",
+            remedy="lift them: coda memory lift MEMORY --to FAMILY -o LIFTED",
         )
     return found
+
+
+def _check_program(memory: MemoryStore, mode: Mode) -> None:
+    program = generation_program(memory, mode)
+    assert program is not None
+    try:
+        check_program(program, get_family(mode.family).space)
+    except ProgramError as error:
+        raise RunError(
+            f"{memory.path}, mode {mode.id}: its generation program does not fit "
+            f"{mode.family}: {error.problem}",
+            remedy="use a memory of this version of the family",
+        ) from error
 
 
 def copy_adopted(memory: Path, run: RunFolder) -> None:
