@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from coda_trainer.learning.actor import ActorSpec
 from coda_trainer.learning.behaviour_cloning import chunk_arrays, train_backbone
 from coda_trainer.learning.demonstrations import collect_demonstrations
 from coda_trainer.learning.rollout import Job, RolloutPool
-from coda_trainer.rounds.targeting import BAND, WIDE_BAND, in_band
+from coda_trainer.rounds.targeting import BAND, NOISE, WIDE_BAND, in_band
 
 BACKBONE = "flow_chunk"
 
@@ -144,7 +144,8 @@ def _arm(
     if not scenes:
         return None
     jobs = [Job(s, int(rng.integers(2**31)), "variant") for s in scenes for _ in range(rollouts)]
-    won = np.array([e.success for e in pool.run(actor, jobs)]).reshape(len(scenes), rollouts)
+    exploring = replace(actor, noise=NOISE)
+    won = np.array([e.success for e in pool.run(exploring, jobs)]).reshape(len(scenes), rollouts)
     successes = won.sum(1)
     spread = coverage(scenes, family.space, rng, n=min(compared, len(scenes)))
     return {

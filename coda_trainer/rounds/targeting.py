@@ -8,18 +8,22 @@ import numpy as np
 from scipy.stats import beta
 
 from coda_envs.scene import Scene
+from coda_trainer.learning.exploration import ExplorationNoise
 from coda_trainer.learning.rollout import Job
 from coda_trainer.rounds.context import RoundContext
 
 #: Success rates between which a scene teaches, and a wider band that is reported too.
 BAND, WIDE_BAND = (0.2, 0.8), (0.1, 0.9)
+#: What it explores with while its success in a scene is measured.
+NOISE = ExplorationNoise()
 
 
 def measure_targeting(context: RoundContext, source: str, scenes: Sequence[Scene]) -> None:
     """Run the policy as it stands in the first ``probes.band_scenes`` of ``scenes``,
     ``probes.band_rollouts`` times in each under fresh seeds, and log the share in the band.
 
-    The episodes are metered as probes and go nowhere else. Without rollouts nothing is measured.
+    It acts with :data:`NOISE`: alone it does the same in a scene every time, and what a scene
+    teaches depends on whether exploring succeeds sometimes. The episodes are metered as probes and go nowhere else. Without rollouts nothing is measured.
     """
     settings = context.config.probes
     if not settings.band_rollouts:
@@ -31,7 +35,7 @@ def measure_targeting(context: RoundContext, source: str, scenes: Sequence[Scene
         for scene in tried
         for _ in range(settings.band_rollouts)
     ]
-    episodes = context.pool.run(context.actor("targeting"), jobs)
+    episodes = context.pool.run(context.actor("targeting", noise=NOISE), jobs)
     context.count_steps("probes", sum(e.length for e in episodes))
     won = np.array([e.success for e in episodes]).reshape(len(tried), settings.band_rollouts)
     successes = won.sum(1)
