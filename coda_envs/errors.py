@@ -23,6 +23,10 @@ class _ShortRepr(reprlib.Repr):
 _REPR = _ShortRepr()
 
 
+#: Most characters of a message's first part.
+LONGEST = 1_000
+
+
 class CodaError(ValueError):
     """Bad input from outside: a file, a configuration, a plugin, a run folder, a program.
 
@@ -35,6 +39,8 @@ class CodaError(ValueError):
     def __init__(
         self, problem: str, *, allowed: str | None = None, remedy: str | None = None
     ) -> None:
+        # It may quote what came from outside, which may be of any length.
+        problem = _bounded(problem)
         self.problem = problem
         self.allowed = allowed
         self.remedy = remedy
@@ -48,6 +54,12 @@ class CodaError(ValueError):
     def __reduce__(self) -> tuple[object, ...]:
         """Survive the trip between processes with all three parts."""
         return _rebuild, (type(self), self.problem, self.allowed, self.remedy)
+
+
+def _bounded(text: str) -> str:
+    """The text, without its middle where it is too long to be read."""
+    half = LONGEST // 2
+    return text if len(text) <= LONGEST else f"{text[:half]} … {text[-half:]}"
 
 
 def _rebuild(

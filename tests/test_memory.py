@@ -16,6 +16,7 @@ from memory_samples import diagnosis, everything, fill, omega, phi
 
 from coda_envs.errors import RunError
 from coda_envs.family import get_family
+from coda_trainer.memory import store
 from coda_trainer.memory.modes import mode_of
 from coda_trainer.memory.progress import Measurement, ProgressEstimate
 from coda_trainer.memory.store import MemoryStore
@@ -279,6 +280,85 @@ def test_a_killed_writer_loses_nothing_that_it_committed(tmp_path: Path) -> None
         assert sorted(rows) == list(range(1, len(rows) + 1))
         assert all(rows[n]["scene_id"] == scene for n, scene in committed.items())
         committed = {n: r["scene_id"] for n, r in rows.items()}
+
+
+KILLS = """
+import os, random, signal, sys, time
+from coda_trainer.memory.store import MemoryStore
+path, kills = sys.argv[1], int(sys.argv[2])
+MemoryStore(path).close()
+rng = random.Random(0)
+for kill in range(kills):
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        with MemoryStore(path) as memory:
+            os.write(writing, b"open ")
+            for i in range(10**6):
+                with memory.transaction():
+                    first = memory.add_trace(kill, f"{kill}-{i}", "accepted", {"half": 1})
+                    memory.add_trace(kill, f"{kill}-{i}", "accepted", {"half": 2})
+                os.write(writing, b"%d " % first)
+    os.close(writing)
+    os.read(reading, 5)
+    time.sleep(rng.random() * 0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    told = b""
+    while piece := os.read(reading, 65536):
+        told += piece
+    os.close(reading)
+    # The last number may be half a number.
+    print(kill, *told.split()[:-1], flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_thousand_kills_lose_nothing_and_leave_nothing_half_written(tmp_path: Path) -> None:
+    path = tmp_path / "m.sqlite"
+    words = [sys.executable, "-c", KILLS, str(path), "1000"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=550)
+    told = [line.split() for line in done.stdout.splitlines()]
+    assert len(told) == 1000
+    with MemoryStore.open_read_only(path) as memory:
+        rows = memory.records("traces")
+        with memory.transaction() as connection:
+            assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
+    by_sequence = {row["sequence"]: row for row in rows}
+    assert sorted(by_sequence) == list(range(1, len(rows) + 1))
+    # Pairs are whole, and in order.
+    for first, second in zip(rows[::2], rows[1::2], strict=True):
+        assert first["scene_id"] == second["scene_id"]
+        assert (first["data"]["half"], second["data"]["half"]) == (1, 2)
+    # What a writer was told is committed is there.
+    committed = 0
+    for kill, *numbers in told:
+        for number in numbers:
+            assert by_sequence[int(number)]["scene_id"].startswith(f"{kill}-")
+            committed += 1
+    assert committed > 1000
+
+
+def test_records_can_be_asked_for_by_number(tmp_path: Path) -> None:
+    with MemoryStore(tmp_path / "m.sqlite") as memory:
+        for i in range(30):
+            memory.add_trace(i % 3, f"s{i}", "accepted", {"i": i})
+        found = memory.records("traces", sequences={20, 3, 999}, round=2)
+        assert [row["sequence"] for row in found] == [3]
+        assert [r["sequence"] for r in memory.records("traces", sequences=(20, 3))] == [3, 20]
+        assert memory.records("traces", sequences=()) == []
+
+
+def test_more_numbers_than_one_query_may_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_PART", 4)
+    with MemoryStore(tmp_path / "m.sqlite") as memory:
+        for i in range(30):
+            memory.add_trace(0, f"s{i}", "accepted", {"i": i})
+        found = memory.records("traces", sequences=range(1, 31))
+        assert [row["sequence"] for row in found] == list(range(1, 31))
 
 
 def test_writers_take_turns(tmp_path: Path) -> None:

@@ -107,10 +107,10 @@ class Table6(Bench[Table6Preset]):
         columns = ("learned on (row), used in (column)", *preset.families)
         notes = [
             "In the band: mean posterior probability that the success of the fine-tuned policy, "
-            "exploring, lies in [.2, .8] in a scene, ± standard error over modes (n modes over seeds). Progress: "
-            "change of success on the modes' own probes over the round, less the change on the "
-            "same scenes without the difficulty, in points; in parentheses per cent of the "
-            "family's own programs, where their progress is above 0 by two standard errors.",
+            "exploring, lies in [.2, .8] in a scene, ± standard error over modes (n modes over "
+            "seeds). Progress: change of success on the modes' own probes over the round, less the "
+            "change on the same scenes without the difficulty, in points; in parentheses per cent "
+            "of the family's own programs, where their progress is above 0 by two standard errors.",
             "Learned anew: the target's own run under the smaller budget of the preset (anew). A "
             "dash: no confirmed mode, or none that has a counterpart there.",
         ]

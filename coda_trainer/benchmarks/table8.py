@@ -112,10 +112,11 @@ class Table8(TrialBench[Table8Preset]):
         )
         notes = [
             f"{figures['trials']} trials, {figures['tested']} claims tested. Targeting: mean "
-            "posterior probability that the exploring policy's success in a scene lies in [.2, .8], "
-            "± standard error over trials. Coverage: joint entropy of three axes of four bins, at "
-            "equal numbers of scenes within a trial. Verified and refuted: [Wilson 95%] (n). "
-            "Agreement with people is not measured: label episodes with coda annotate. The paper's "
+            "posterior probability that the exploring policy's success in a scene lies in "
+            "[.2, .8], ± standard error over trials. Coverage: joint entropy of three axes of four "
+            "bins, at equal numbers of scenes within a trial. Verified and refuted: [Wilson 95%] "
+            "(n). Agreement with people is not measured: label episodes with coda annotate. The "
+            "paper's "
             "figures are of other scenes and policies.",
         ]
         return [Table("Scenes for a policy's difficulties", columns, rows, notes)]

@@ -15,11 +15,8 @@ def confirming(memory: MemoryStore, mode: Mode) -> list[Diagnosis]:
     """The diagnoses whose control evaluation confirmed the mode, in order."""
     controls = memory.records("controls", mode_id=mode.id)
     wanted = {s for row in controls if row["verdict"] == "confirmed" for s in row["diagnoses"]}
-    return [
-        Diagnosis.parse(row["data"], "diagnosis")
-        for row in memory.records("diagnoses")
-        if row["sequence"] in wanted
-    ]
+    rows = memory.records("diagnoses", sequences=wanted)
+    return [Diagnosis.parse(row["data"], "diagnosis") for row in rows]
 
 
 def generation_program(memory: MemoryStore, mode: Mode) -> GenerationProgram | None:

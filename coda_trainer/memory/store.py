@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,13 @@ from coda_trainer.memory import schema, transfer
 from coda_trainer.memory.modes import Mode
 from coda_trainer.memory.progress import Measurement
 from coda_trainer.memory.schema import HEADER, PROGRAMS, TABLES, Row
+
+#: Most values in one query; SQLite allows 32,766.
+_PART = 10_000
+
+
+def _parts(numbers: list[int]) -> Iterator[list[int]]:
+    return (numbers[i : i + _PART] for i in range(0, len(numbers), _PART))
 
 
 @contextmanager
@@ -212,12 +219,19 @@ class MemoryStore:
     # Reading -----------------------------------------------------------------------------------
 
     def records(
-        self, kind: str, *, round: int | None = None, mode_id: str | None = None, after: int = 0
+        self,
+        kind: str,
+        *,
+        round: int | None = None,
+        mode_id: str | None = None,
+        after: int = 0,
+        sequences: Collection[int] | None = None,
     ) -> list[Row]:
         """Records of a kind (a key of ``schema.TABLES``) in order, as plain dicts.
 
-        Only those of a round or a mode where given, and with a sequence number above ``after``.
-        Raises :class:`RunError` for an unknown kind, or one that has no modes.
+        Only those of a round or a mode where given, with a sequence number above ``after``, and
+        with one of ``sequences`` where given. Raises :class:`RunError` for an unknown kind, or one
+        that has no modes.
         """
         table = schema.table_of(kind)
         query = select(table).where(table.c.sequence > after).order_by(table.c.sequence)
@@ -227,8 +241,15 @@ class MemoryStore:
             if "mode_id" not in table.c:
                 raise RunError(f"records of {kind} belong to no mode.")
             query = query.where(table.c.mode_id == mode_id)
+        wanted = [None] if sequences is None else list(_parts(sorted(sequences)))
         with self._begin(write=False) as connection:
-            return [dict(row._mapping) for row in connection.execute(query)]
+            return [
+                dict(row._mapping)
+                for part in wanted
+                for row in connection.execute(
+                    query if part is None else query.where(table.c.sequence.in_(part))
+                )
+            ]
 
     def counts(self) -> dict[str, int]:
         """How many records of each kind there are."""

@@ -59,7 +59,7 @@ def show_mode(run_or_db: Path, mode_id: str) -> tuple[dict[str, Any], Group]:
         mode = find_mode(memory, mode_id)
         controls = memory.records("controls", mode_id=mode.id)
         tested = {sequence for control in controls for sequence in control["diagnoses"]}
-        diagnoses = [r for r in memory.records("diagnoses") if r["sequence"] in tested]
+        diagnoses = memory.records("diagnoses", sequences=tested)
         measured = memory.records("progress", mode_id=mode.id)
         data = {
             **_brief(memory, mode),

@@ -23,7 +23,8 @@ def measure_targeting(context: RoundContext, source: str, scenes: Sequence[Scene
     ``probes.band_rollouts`` times in each under fresh seeds, and log the share in the band.
 
     It acts with :data:`NOISE`: alone it does the same in a scene every time, and what a scene
-    teaches depends on whether exploring succeeds sometimes. The episodes are metered as probes and go nowhere else. Without rollouts nothing is measured.
+    teaches depends on whether exploring succeeds sometimes. The episodes are metered as probes and
+    go nowhere else. Without rollouts nothing is measured.
     """
     settings = context.config.probes
     if not settings.band_rollouts:
