@@ -197,6 +197,18 @@ class DiagnosisConfig(_Settings):
     """Diagnoses a round and family that get a control evaluation."""
 
 
+class ProgramsConfig(_Settings):
+    """Who writes the programs of a confirmed difficulty."""
+
+    author: Literal["compiler", "model"] = "compiler"
+    """`compiler`: by fixed rules. `model`: a language model writes generation programs and
+    potentials against the same schema, where a wrong answer is repaired once; where it gives none,
+    the compiler's stand."""
+    options: dict[str, Option] = Field(default_factory=dict)
+    """The model's: `base_url`, `model` and others as for `vlm`. No keys: those come by the
+    environment."""
+
+
 class ControlConfig(_Settings):
     """Control evaluation of a diagnosis."""
 
@@ -269,6 +281,7 @@ class RunConfig(_Settings):
     distil: DistilConfig = DistilConfig()
     coda: CodaConfig = CodaConfig()
     diagnosis: DiagnosisConfig = DiagnosisConfig()
+    programs: ProgramsConfig = ProgramsConfig()
     control: ControlConfig = ControlConfig()
     probes: ProbesConfig = ProbesConfig()
     evaluation: EvaluationConfig = EvaluationConfig()

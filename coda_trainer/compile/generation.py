@@ -76,13 +76,20 @@ def compile_generation(
 def compile_candidate(candidate: Candidate, context: DiagnosisContext) -> GenerationProgram:
     """Ω of a claim: from its factor's values in the failures that it explains, and in the
     successes. Raises :class:`ProgramError` as :func:`compile_generation` does."""
-    factor = candidate.factor
-    failed = {d.scene_id for d in candidate.diagnoses}
+    failed, passed = factor_values(candidate, context)
     return compile_generation(
-        candidate.diagnoses[0],
-        context.family.space,
-        difficult=[e.scene.values[factor] for e in context.failures if e.scene.id in failed],
-        successful=[e.scene.values[factor] for e in context.successes if factor in e.scene.values],
+        candidate.diagnoses[0], context.family.space, difficult=failed, successful=passed
+    )
+
+
+def factor_values(
+    candidate: Candidate, context: DiagnosisContext
+) -> tuple[list[Value], list[Value]]:
+    """The claim's factor in the failures that it explains, and in the successes."""
+    scenes, path = {d.scene_id for d in candidate.diagnoses}, candidate.factor
+    return (
+        [e.scene.values[path] for e in context.failures if e.scene.id in scenes],
+        [e.scene.values[path] for e in context.successes if path in e.scene.values],
     )
 
 

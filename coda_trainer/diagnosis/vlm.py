@@ -9,7 +9,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from PIL import Image
-from pydantic import ValidationError
 
 from coda_envs.cameras import CAMERAS
 from coda_envs.env import ManipulationEnv
@@ -22,7 +21,7 @@ from coda_trainer.diagnosis.trace import TraceDiagnostician
 from coda_trainer.episode import Episode
 from coda_trainer.llm.client import LLM
 from coda_trainer.llm.question import Picture
-from coda_trainer.llm.settings import LLMSettings
+from coda_trainer.llm.settings import read_settings
 from coda_trainer.replay_frames import frames_at
 
 #: What stands in for the model where it gives no diagnosis.
@@ -47,7 +46,7 @@ class VLMDiagnostician:
         **settings: Any,
     ) -> None:
         """``images``: off for a model that cannot see. ``image_size``: height and width (pixels).
-        ``settings``: see :class:`LLMSettings`. Raises :class:`ConfigError`."""
+        ``settings``: see :mod:`coda_trainer.llm.settings`. Raises :class:`ConfigError`."""
         if fallback not in get_args(Fallback):
             raise ConfigError(
                 f"fallback is {short(fallback)}.",
@@ -58,18 +57,7 @@ class VLMDiagnostician:
                 f"images is {short(images)} and image_size {short(image_size)}.",
                 allowed="true or false, and 32 to 1024 pixels",
             )
-        try:
-            self._llm = LLM(LLMSettings(**settings))
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = ".".join(map(str, first["loc"]))
-            known = suggest(name, LLMSettings.model_fields)
-            unknown = first["type"] == "extra_forbidden"
-            raise ConfigError(
-                f"the vlm diagnostician's option {name} is "
-                + ("none that it has." if unknown else "not usable."),
-                allowed=known if unknown else first["msg"].removeprefix("Value error, "),
-            ) from error
+        self._llm = LLM(read_settings(settings, "the vlm diagnostician's option "))
         self._images, self._size, self._fallback = images, image_size, fallback
         self.label = f"vlm {self._llm.settings.model}{'' if images else ' (without pictures)'}"
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from coda_envs.errors import ConfigError
+from coda_envs.errors import ConfigError, suggest
 
 
 def _http_url(url: str) -> str:
@@ -85,3 +86,22 @@ class LLMSettings(BaseModel):
         """Whether the server is on this machine, where it seldom asks for a key."""
         host = urlsplit(self.base_url).hostname or ""
         return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def read_settings(options: Mapping[str, Any], option: str) -> LLMSettings:
+    """Settings from a user's options. Raises :class:`ConfigError`, which calls an option
+    ``option`` and its name: ``the vlm diagnostician's option model``."""
+    try:
+        return LLMSettings(**options)
+    except ValidationError as error:
+        # What is misspelt explains what is missing.
+        found = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")[0]
+        name = ".".join(map(str, found["loc"]))
+        if found["type"] == "extra_forbidden":
+            allowed = suggest(name, LLMSettings.model_fields)
+            raise ConfigError(f"{option}{name} is none that it has.", allowed=allowed) from error
+        if found["type"] == "missing":
+            raise ConfigError(f"{option}{name} is missing.", remedy=f"set {name}") from error
+        raise ConfigError(
+            f"{option}{name} is not usable.", allowed=found["msg"].removeprefix("Value error, ")
+        ) from error

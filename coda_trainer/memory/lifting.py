@@ -78,10 +78,10 @@ def _lifted(
     missing = [f"{w}: {why}" for w, why in found.left_out.items() if w.startswith("edits")]
     if found.program is None or missing:
         return "; ".join(missing)
-    (edit,) = found.program.edits
-    assert isinstance(edit, SampleEdit)
-    guards = guards_of(target.space, target.space[edit.factor])
-    return found.program.model_copy(update={"guards": guards})
+    paths = [edit.factor for edit in found.program.edits if isinstance(edit, SampleEdit)]
+    guards = {g.hash: g for path in paths for g in guards_of(target.space, target.space[path])}
+    kept = tuple(guard for guard in guards.values() if guard.factor not in paths)
+    return found.program.model_copy(update={"guards": kept})
 
 
 def _values(mode: Mode, lifted: GenerationProgram) -> Mode:

@@ -15,6 +15,7 @@ from coda_envs.programs.generation import GenerationProgram, SampleEdit
 from coda_envs.programs.training import TrainingProgram
 from coda_envs.scene import Scene
 from coda_envs.validity import validate
+from coda_trainer.compile.author import make_author
 from coda_trainer.compile.generation import compile_candidate
 from coda_trainer.compile.training import compile_training
 from coda_trainer.learning.rollout import Job
@@ -22,6 +23,7 @@ from coda_trainer.memory import lifecycle
 from coda_trainer.memory.evidence import confirming, generation_program
 from coda_trainer.memory.modes import Mode, Probe, merge_all, mode_of
 from coda_trainer.memory.progress import measurement
+from coda_trainer.rounds.authoring import report_author
 from coda_trainer.rounds.context import RoundContext
 from coda_trainer.rounds.diagnosing import DiagnosisPhase
 
@@ -44,9 +46,13 @@ class ActiveMode:
 
 def remember(context: RoundContext, phase: DiagnosisPhase) -> None:
     """Turn every tested claim into a mode (or add to one), judged by its control evaluation."""
+    author = make_author(context.config.programs) if phase.findings else None
     for finding in phase.findings:
         try:
             omega = compile_candidate(finding.candidate, phase.context)
+            # A refuted claim's program is never used: no model is asked for it.
+            if author is not None and finding.result.verdict == "confirmed":
+                omega = author.generation(finding.candidate, phase.context) or omega
         except ProgramError as error:
             # No mode can stand for it; the control evaluation is still on record.
             context.report.line(f"no generation program: {error}")
@@ -71,6 +77,8 @@ def remember(context: RoundContext, phase: DiagnosisPhase) -> None:
             )
             context.memory.add_program(context.round, mode.id, omega)
             context.memory.save_mode(context.round, mode)
+    if author is not None:
+        report_author(context, "generation", author)
 
 
 def select_modes(context: RoundContext) -> list[ActiveMode]:
