@@ -59,7 +59,8 @@ def test_the_setting_names_every_kind_and_no_other() -> None:
 @pytest.mark.parametrize("memory", [name for name in RECALLS if name != "programs"])
 def test_alternatives_look_at_as_much_and_test_nothing(make: Make, memory: str) -> None:
     """The same failures and episodes for all; controls and probes are the programs' alone."""
-    context, with_programs = make(coda={"memory": memory}), make()
+    context = make(coda={"memory": memory, "graded": False})
+    with_programs = make(coda={"graded": False})
     plan, other = plan_of(context), plan_of(with_programs)
     assert [(e.scene.id, e.seed) for e in plan.episodes] == [
         (e.scene.id, e.seed) for e in other.episodes
@@ -75,7 +76,7 @@ def test_alternatives_look_at_as_much_and_test_nothing(make: Make, memory: str) 
 
 
 def test_no_memory_is_wide(make: Make) -> None:
-    context = make(coda={"memory": "none"})
+    context = make(coda={"memory": "none", "graded": False})
     plan = plan_of(context)
     assert plan.weights == {WIDE: 1.0}
     assert plan.rehearsed is None
@@ -86,7 +87,7 @@ def test_no_memory_is_wide(make: Make) -> None:
 
 
 def test_retrieved_scenes_are_those_of_failures_and_earlier_rounds_come_first(make: Make) -> None:
-    context = make(coda={"memory": "trajectories"})
+    context = make(coda={"memory": "trajectories", "graded": False})
     plan = plan_of(context)
     failed = {e.scene.id for e in plan.episodes if e.source == "explore" and not e.success}
     found = [s.id for s in plan.scenes["retrieved"]]
@@ -97,7 +98,7 @@ def test_retrieved_scenes_are_those_of_failures_and_earlier_rounds_come_first(ma
     kept = context.state.recalled
     assert set(kept["scene_ids"]) == failed
     # As the next round's: it asks with its own failures and gets those that were kept.
-    last = make(round=2, coda={"memory": "trajectories"})
+    last = make(round=2, coda={"memory": "trajectories", "graded": False})
     last.state.recalled = {"outlines": kept["outlines"], "scene_ids": kept["scene_ids"]}
     for scene in plan.scenes["retrieved"]:
         last.memory.add_scene(1, scene)
@@ -142,7 +143,7 @@ def test_no_trajectory_is_its_own_neighbour(n: int, seed: int) -> None:
 
 
 def test_an_outline_has_one_length_whatever_the_episode_s(make: Make) -> None:
-    plan = plan_of(make(coda={"memory": "none"}))
+    plan = plan_of(make(coda={"memory": "none", "graded": False}))
     lengths = {e.length for e in plan.episodes}
     assert len(lengths) > 1
     size = INSTANTS * FAMILY.schema.size
@@ -155,7 +156,7 @@ def test_an_outline_has_one_length_whatever_the_episode_s(make: Make) -> None:
 
 
 def test_insights_say_what_most_diagnoses_say_and_go_to_that_end(make: Make) -> None:
-    context = make(coda={"memory": "insights"})
+    context = make(coda={"memory": "insights", "graded": False})
     plan = plan_of(context)
     (sentence,) = logged(context, "insights")["sentences"]
     assert sentence.startswith(f"episodes fail where {SIZE} is high (")
@@ -188,7 +189,7 @@ def test_an_insight_keeps_the_conditions_under_which_its_factor_exists() -> None
 
 
 def test_skills_of_the_failing_stages_are_rehearsed(make: Make) -> None:
-    context = make(coda={"memory": "skills"})
+    context = make(coda={"memory": "skills", "graded": False})
     plan = plan_of(context)
     assert plan.weights == {WIDE: 1.0}
     assert plan.rehearsed is not None
@@ -209,7 +210,7 @@ def test_without_failures_nothing_is_rehearsed_or_retrieved(make: Make) -> None:
         context = make(
             backbone={"options": {"lessons": 0}},
             diagnosis={"episodes": 6},
-            coda={"memory": memory},
+            coda={"memory": memory, "graded": False},
         )
         plan = plan_of(context)
         assert plan.weights == {WIDE: 1.0}
@@ -220,7 +221,7 @@ def test_without_failures_nothing_is_rehearsed_or_retrieved(make: Make) -> None:
 def test_what_an_alternative_keeps_is_in_the_checkpoint(
     make: Make, memory: str, tmp_path: Path
 ) -> None:
-    context = make(coda={"memory": memory})
+    context = make(coda={"memory": memory, "graded": False})
     plan_of(context)
     kept = dict(context.state.recalled)
     folder = tmp_path / "checkpoint"
@@ -243,6 +244,6 @@ def test_aimed_shares_leave_the_wide_part_its_own(make: Make) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_skills_reach_the_distillation(tmp_path: Path) -> None:
-    train(tiny(coda={"memory": "skills"}), tmp_path / "run", reporter=quiet())
+    train(tiny(coda={"memory": "skills", "graded": False}), tmp_path / "run", reporter=quiet())
     (selection,) = [r for r in metrics(tmp_path / "run") if r["event"] == "selection"]
     assert selection["rehearsed"] > 0
