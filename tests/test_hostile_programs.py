@@ -181,28 +181,20 @@ def test_unspoilt_programs_are_used(kind: type[ProgramData]) -> None:
         assert outcome(kind, data, np.random.default_rng(0)) == "used"
 
 
+#: How many are tried; the ten thousand take half a minute.
+COUNTS = [FEW, pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
+
+
+@pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("kind", VALID, ids=lambda k: k.__name__)
 def test_spoilt_programs_are_refused_or_valid_and_nothing_runs(
-    kind: type[ProgramData], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: type[ProgramData], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = judge(kind, FEW, 1)
-    assert found["refused"] > 0.3 * FEW
-    assert not found["unhelpful"]
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", VALID, ids=lambda k: k.__name__)
-def test_ten_thousand_spoilt_programs_are_refused_or_valid(
-    kind: type[ProgramData], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    found = judge(kind, MANY, 2)
+    found = judge(kind, count, seed=count)
     # Both outcomes were tried in earnest.
-    assert found["refused"] > 0.3 * MANY
-    assert found["used"] + found["unfit"] > 0.01 * MANY
+    assert found["refused"] > 0.3 * count
+    assert found["used"] + found["unfit"] > 0.01 * count
     assert not found["unhelpful"]
     assert list(tmp_path.iterdir()) == []
 
@@ -243,23 +235,12 @@ def judge_answers(count: int, seed: int) -> Counter[str]:
     return found
 
 
+@pytest.mark.parametrize("count", COUNTS)
 def test_spoilt_answers_are_refused_or_diagnoses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = judge_answers(FEW, 3)
-    assert min(found["refused"], found["taken"]) > 0.05 * FEW
-    assert not found["unhelpful"]
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_ten_thousand_spoilt_answers_are_refused_or_diagnoses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    found = judge_answers(MANY, 4)
-    assert min(found["refused"], found["taken"]) > 0.05 * MANY
+    found = judge_answers(count, seed=count)
+    assert min(found["refused"], found["taken"]) > 0.05 * count
     assert not found["unhelpful"]
     assert list(tmp_path.iterdir()) == []

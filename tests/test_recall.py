@@ -18,9 +18,10 @@ from tiny_run import metrics, quiet, tiny
 from coda_envs.errors import ProgramError
 from coda_envs.family import get_family
 from coda_trainer.config import Memory
+from coda_trainer.learning.chunk_critic import NoPotential
 from coda_trainer.learning.hindsight import cut
 from coda_trainer.recall import RECALLS
-from coda_trainer.recall.base import with_aimed
+from coda_trainer.recall.base import Wide
 from coda_trainer.recall.insights import Insight, insight_program
 from coda_trainer.recall.skills import KEPT, REHEARSED
 from coda_trainer.recall.trajectories import INSTANTS, nearest, outline
@@ -234,11 +235,14 @@ def test_what_an_alternative_keeps_is_in_the_checkpoint(
         assert np.array_equal(context.state.recalled[name], rows)
 
 
-def test_aimed_shares_leave_the_wide_part_its_own(make: Make) -> None:
+def test_aimed_sources_share_alike_what_the_wide_part_leaves(make: Make) -> None:
     context = make(collect={"wide_share": 0.6})
-    assert with_aimed(context, {WIDE: 0.8, "own": 0.2}, {}) == {WIDE: 0.8, "own": 0.2}
-    shares = with_aimed(context, {WIDE: 0.8, "own": 0.2}, {"a": 0.25, "b": 0.75})
-    assert shares == pytest.approx({WIDE: 0.48, "own": 0.12, "a": 0.1, "b": 0.3})
+    scenes = [FAMILY.sample(np.random.default_rng(0))]
+    wide = Wide({WIDE: scenes, "own": scenes}, {WIDE: 0.8, "own": 0.2})
+    assert wide.beside(context, {}, NoPotential()).weights == {WIDE: 0.8, "own": 0.2}
+    plan = wide.beside(context, {"a": scenes, "b": scenes}, NoPotential())
+    assert plan.weights == pytest.approx({WIDE: 0.48, "own": 0.12, "a": 0.2, "b": 0.2})
+    assert set(plan.scenes) == set(plan.weights)
 
 
 @pytest.mark.slow

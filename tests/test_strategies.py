@@ -136,7 +136,7 @@ def test_coda_aims_half_of_the_round_at_the_mode_that_it_confirmed(make: Make) -
     assert {FAMILY.region(s) for found in plan.scenes.values() for s in found} == {"generator"}
     # What was looked at serves as replay; what was controlled does not.
     assert {e.source for e in plan.episodes} <= {"explore", "wide"}
-    assert plan.replay_weights[mode.id] > 1
+    assert plan.training[mode.id].tools.stage_resets > 0
     # Φ is refined by the diagnoses, and probes were measured before training.
     assert isinstance(plan.potential, Potential)
     assert plan.potential.program != FAMILY.template
@@ -172,7 +172,9 @@ def test_graded_is_wide_by_measured_magnitudes(make: Make) -> None:
 def test_without_omega_the_scenes_stay_wide_and_the_tools_reach_those_that_show_the_mode(
     make: Make,
 ) -> None:
-    context = make(coda={"omega": False, "graded": False}, collect={"scenes": 24})
+    context = make(
+        coda={"omega": False, "graded": False, "tools": ["replay_weight"]}, collect={"scenes": 24}
+    )
     plan = make_strategy("coda").plan(context)
     (mode,) = context.memory.modes()
     assert mode.interval is not None

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from coda_envs.scene import Scene
 from coda_trainer.memory.adopting import adopt
+from coda_trainer.recall.base import Wide
 from coda_trainer.recall.programs import plan_of_modes
 from coda_trainer.rounds import modes
 from coda_trainer.rounds.context import RoundContext
@@ -23,18 +21,12 @@ class Adopted:
     diagnoses = False
     tests = False
 
-    def plan(
-        self,
-        context: RoundContext,
-        phase: DiagnosisPhase,
-        scenes: dict[str, Sequence[Scene]],
-        weights: Mapping[str, float],
-    ) -> RoundPlan:
+    def plan(self, context: RoundContext, phase: DiagnosisPhase, wide: Wide) -> RoundPlan:
         """Take over what is not known yet; then scenes and tools for every active mode."""
         assert context.adopted is not None
         new = adopt(context.adopted, context.memory, context.family.name, context.round)
         context.log("adopted", modes=[m.id for m in new])
-        return plan_of_modes(context, scenes, weights)
+        return plan_of_modes(context, wide)
 
     def measure(self, context: RoundContext) -> None:
         """Probes of every mode, and what follows for its life."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coda_envs.errors import ProgramError
@@ -13,7 +13,7 @@ from coda_envs.programs.diagnosis import Diagnosis
 from coda_envs.programs.generation import GenerationProgram, SampleEdit
 from coda_envs.scene import Scene
 from coda_trainer.compile.generation import guards_of
-from coda_trainer.recall.base import with_aimed
+from coda_trainer.recall.base import Wide
 from coda_trainer.rounds.context import RoundContext
 from coda_trainer.rounds.diagnosing import DiagnosisPhase
 from coda_trainer.rounds.modes import mode_base
@@ -52,16 +52,10 @@ class Insights:
     diagnoses = True
     tests = False
 
-    def plan(
-        self,
-        context: RoundContext,
-        phase: DiagnosisPhase,
-        scenes: dict[str, Sequence[Scene]],
-        weights: Mapping[str, float],
-    ) -> RoundPlan:
+    def plan(self, context: RoundContext, phase: DiagnosisPhase, wide: Wide) -> RoundPlan:
         """The wide part, scenes for each insight alike, and a potential for their stages."""
         found = self._insights(context)
-        aimed = []
+        aimed: dict[str, Sequence[Scene]] = {}
         for insight in found:
             program = insight_program(insight, context.family.space)
             made = mode_scenes(
@@ -73,14 +67,10 @@ class Insights:
                 lambda rng: mode_base(context, rng),
             )
             if made:
-                scenes[insight.source] = made
-                aimed.append(insight.source)
+                aimed[insight.source] = made
         context.log("insights", sentences=[i.sentence for i in found])
-        shares = {source: 1 / len(aimed) for source in aimed}
         behind = [d for i in found if i.source in aimed for d in i.diagnoses]
-        return RoundPlan(
-            scenes, with_aimed(context, weights, shares), potential_in_force(context, behind)
-        )
+        return wide.beside(context, aimed, potential_in_force(context, behind))
 
     def measure(self, context: RoundContext) -> None:
         """Nothing to measure: no modes."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from coda_envs.scene import Scene
+from coda_trainer.recall.base import Wide
 from coda_trainer.rounds.context import RoundContext
 from coda_trainer.rounds.diagnosing import DiagnosisPhase
 from coda_trainer.rounds.refining import potential_in_force
@@ -17,15 +15,9 @@ class Nothing:
     diagnoses = False
     tests = False
 
-    def plan(
-        self,
-        context: RoundContext,
-        phase: DiagnosisPhase,
-        scenes: dict[str, Sequence[Scene]],
-        weights: Mapping[str, float],
-    ) -> RoundPlan:
+    def plan(self, context: RoundContext, phase: DiagnosisPhase, wide: Wide) -> RoundPlan:
         """The wide part alone, and the potential of the family's own stages."""
-        return RoundPlan(scenes, weights, potential_in_force(context, ()))
+        return wide.plan(potential_in_force(context, ()))
 
     def measure(self, context: RoundContext) -> None:
         """Nothing to measure: no modes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from coda_envs.scene import Scene
+from coda_trainer.recall.base import Wide
 from coda_trainer.rounds import modes
 from coda_trainer.rounds.context import RoundContext
 from coda_trainer.rounds.diagnosing import DiagnosisPhase
@@ -22,35 +23,27 @@ class Programs:
     diagnoses = True
     tests = True
 
-    def plan(
-        self,
-        context: RoundContext,
-        phase: DiagnosisPhase,
-        scenes: dict[str, Sequence[Scene]],
-        weights: Mapping[str, float],
-    ) -> RoundPlan:
+    def plan(self, context: RoundContext, phase: DiagnosisPhase, wide: Wide) -> RoundPlan:
         """Remember the tested claims as modes; then scenes and tools for every active one."""
         modes.remember(context, phase)
-        return plan_of_modes(context, scenes, weights)
+        return plan_of_modes(context, wide)
 
     def measure(self, context: RoundContext) -> None:
         """Probes of every mode, and what follows for its life."""
         modes.measure_modes(context)
 
 
-def plan_of_modes(
-    context: RoundContext, scenes: dict[str, Sequence[Scene]], weights: Mapping[str, float]
-) -> RoundPlan:
+def plan_of_modes(context: RoundContext, wide: Wide) -> RoundPlan:
     """The wide part and that of the family's modes in the run's memory."""
-    settings = context.config.coda
+    settings, scenes = context.config.coda, dict(wide.scenes)
     active = modes.select_modes(context)
     modes.measure_baselines(context, active)
     if settings.omega:
-        shares = _aim(context, active, scenes, weights)
+        shares = _aim(context, active, scenes, wide.shares)
     elif settings.phi:
-        shares = _recognise(active, scenes, weights)
+        shares = _recognise(active, scenes, wide.shares)
     else:
-        shares = dict(weights)
+        shares = dict(wide.shares)
     helped = active if settings.phi else []
     return RoundPlan(
         scenes=scenes,

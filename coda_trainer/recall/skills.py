@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from coda_envs.scene import Scene
 from coda_trainer.backbone import ChunkBatch
 from coda_trainer.learning.behaviour_cloning import chunk_arrays
 from coda_trainer.learning.update_rule import Lesson
+from coda_trainer.recall.base import Wide
 from coda_trainer.rounds.context import RoundContext
 from coda_trainer.rounds.diagnosing import DiagnosisPhase
 from coda_trainer.rounds.refining import potential_in_force
@@ -27,17 +27,11 @@ class Skills:
     diagnoses = False
     tests = False
 
-    def plan(
-        self,
-        context: RoundContext,
-        phase: DiagnosisPhase,
-        scenes: dict[str, Sequence[Scene]],
-        weights: Mapping[str, float],
-    ) -> RoundPlan:
+    def plan(self, context: RoundContext, phase: DiagnosisPhase, wide: Wide) -> RoundPlan:
         """The wide part alone, and a lesson from the library."""
         self._learn(context, phase)
         lesson = self._lesson(context, phase)
-        return RoundPlan(scenes, weights, potential_in_force(context, ()), rehearsed=lesson)
+        return replace(wide.plan(potential_in_force(context, ())), rehearsed=lesson)
 
     def measure(self, context: RoundContext) -> None:
         """Nothing to measure: no modes."""

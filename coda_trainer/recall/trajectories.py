@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
-from coda_envs.scene import Scene
 from coda_trainer.episode import Episode
-from coda_trainer.recall.base import with_aimed
+from coda_trainer.recall.base import Wide
 from coda_trainer.rounds.context import RoundContext
 from coda_trainer.rounds.diagnosing import DiagnosisPhase
 from coda_trainer.rounds.refining import potential_in_force
@@ -31,18 +28,12 @@ class Trajectories:
     diagnoses = False
     tests = False
 
-    def plan(
-        self,
-        context: RoundContext,
-        phase: DiagnosisPhase,
-        scenes: dict[str, Sequence[Scene]],
-        weights: Mapping[str, float],
-    ) -> RoundPlan:
+    def plan(self, context: RoundContext, phase: DiagnosisPhase, wide: Wide) -> RoundPlan:
         """The wide part, and the retrieved scenes."""
         failures, kept = phase.context.failures, context.state.recalled
         potential = potential_in_force(context, ())
         if not failures:
-            return RoundPlan(scenes, weights, potential)
+            return wide.plan(potential)
         now = np.stack([outline(e) for e in failures])
         ids = np.array([e.scene.id for e in failures])
         earlier = bool(kept)
@@ -56,11 +47,9 @@ class Trajectories:
             "scene_ids": every_id[-KEPT:],
         }
         named = dict.fromkeys(str(past_ids[i]) for i in found)
-        if not named:
-            return RoundPlan(scenes, weights, potential)
-        scenes[SOURCE] = [context.memory.scene(scene_id) for scene_id in named]
         context.log("retrieved", failures=len(failures), past=len(past), scenes=len(named))
-        return RoundPlan(scenes, with_aimed(context, weights, {SOURCE: 1.0}), potential)
+        scenes = [context.memory.scene(scene_id) for scene_id in named]
+        return wide.beside(context, {SOURCE: scenes} if scenes else {}, potential)
 
     def measure(self, context: RoundContext) -> None:
         """Nothing to measure: no modes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coda_trainer.recall import make_recall
-from coda_trainer.recall.base import Recall
+from coda_trainer.recall.base import Recall, Wide
 from coda_trainer.rounds.context import RoundContext
 from coda_trainer.rounds.diagnosing import find_difficulties
 from coda_trainer.rounds.schedule import WIDE
@@ -33,7 +33,7 @@ class CoDA:
         else:
             scenes, weights = wide_scenes(context, context.config.collect.scenes)
             tried = []
-        plan = recall.plan(context, phase, scenes, weights)
+        plan = recall.plan(context, phase, Wide(scenes, weights))
         aimed = [source for source in plan.weights if source not in (WIDE, OWN)]
         context.log("plan", shares=dict(plan.weights), aimed=aimed)
         return replace(plan, episodes=(*phase.episodes, *tried))
