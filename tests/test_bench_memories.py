@@ -136,9 +136,10 @@ def test_table_6_relates_progress_to_native_only_where_that_is_above_nothing(
         return with_modes(figures(arm, {"wide": [[0, 1], [1, 1]]}, group=family), *modes)
 
     runs = [
-        run("from-pick-place", "pick-place", (0.6, 0.2), (0.7, 0.22)),
+        run("from-pick-place", "pick-place", *[(0.6, 0.2), (0.7, 0.22)] * 2),
         run("from-put-inside", "pick-place", (0.5, 0.1), (0.5, 0.12)),
-        run("from-articulated", "articulated", (0.5, 0.2), (0.5, -0.2)),
+        run("from-articulated", "articulated", *[(0.5, 0.2), (0.5, -0.2)] * 3),
+        run("from-stack-insert", "stack-insert", (0.5, 0.2), (0.5, 0.2)),
         run("from-pick-place", "articulated", (None, 0.1)),
         run("from-put-inside", "put-inside"),
     ]
@@ -147,7 +148,8 @@ def test_table_6_relates_progress_to_native_only_where_that_is_above_nothing(
     assert lifted["targeting"]["mean"] == pytest.approx(0.5)
     assert lifted["relative"] == pytest.approx(0.11 / 0.21)
     assert found["from-pick-place"]["pick-place"]["relative"] == pytest.approx(1.0)
-    # Native progress of 0 ± 0.2 is no measure.
+    # Native progress of 0 ± 0.1 is no measure, nor is that of two modes.
+    assert found["from-stack-insert"]["stack-insert"]["relative"] is None
     assert found["from-pick-place"]["articulated"]["relative"] is None
     # A run in which no mode was trained on, and a pair that was not run.
     assert found["from-put-inside"]["put-inside"] is None

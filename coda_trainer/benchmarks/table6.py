@@ -19,6 +19,8 @@ from coda_trainer.statistics import mean_and_error
 
 #: The row of programs that the target family's own failures gave under a smaller budget.
 ANEW = "anew"
+#: Native modes whose progress can be a measure of others': the error of fewer is itself a guess.
+LEAST_MODES = 4
 FAMILIES = ("pick-place", "articulated", "put-inside", "stack-insert")
 #: The paper's Table 6: variants in the success band [%] / progress relative to native [%].
 PAPER: Mapping[str, tuple[str, ...]] = {
@@ -110,7 +112,8 @@ class Table6(Bench[Table6Preset]):
             "exploring, lies in [.2, .8] in a scene, ± standard error over modes (n modes over "
             "seeds). Progress: change of success on the modes' own probes over the round, less the "
             "change on the same scenes without the difficulty, in points; in parentheses per cent "
-            "of the family's own programs, where their progress is above 0 by two standard errors.",
+            f"of the family's own programs, where at least {LEAST_MODES} of these show a progress "
+            "above 0 by two standard errors.",
             "Learned anew: the target's own run under the smaller budget of the preset (anew). A "
             "dash: no confirmed mode, or none that has a counterpart there.",
         ]
@@ -161,7 +164,7 @@ def _relative(progress: Mapping[str, Any] | None, native: Mapping[str, Any] | No
     """Progress over that of the family's own programs; None where the latter may be nothing."""
     if progress is None or native is None or native["standard_error"] is None:
         return None
-    if native["mean"] <= 2.0 * native["standard_error"]:
+    if native["n"] < LEAST_MODES or native["mean"] <= 2.0 * native["standard_error"]:
         return None
     return float(progress["mean"] / native["mean"])
 
