@@ -150,6 +150,22 @@ def test_every_stage_has_a_counterpart(target: str) -> None:
             assert names[index] == stage
 
 
+def test_what_cannot_be_lifted_is_listed_with_the_reason(tmp_path: Path) -> None:
+    with (
+        MemoryStore(tmp_path / "a.sqlite") as given,
+        new_memory(tmp_path / "b.sqlite") as own,
+    ):
+        odd = confirmed(given, program=omega(high=0.9))
+        rim = "attributes.receptacle.rim"
+        edit = SampleEdit(edit="sample", factor=rim, low=0.01, high=0.02)
+        program = omega().model_copy(update={"edits": (edit,), "roles": ("receptacle",)})
+        other = confirmed(given, program=program, factor=rim, role="receptacle")
+        found = lift_memory(given, "articulated", own)
+        assert found.modes == {}
+        assert "does not fit pick-place" in found.left_out[odd.id]
+        assert "articulated has no factor" in found.left_out[other.id]
+
+
 def test_lifting_on_the_command_line(coda: Coda, source: Path, tmp_path: Path) -> None:
     words = ("memory", "lift", str(source), "--to", "put-inside", "-o", "lifted.sqlite")
     told = strict(coda(*words, "--json").out)
@@ -185,6 +201,13 @@ def test_a_run_that_cannot_use_the_memory_is_refused_before_anything_is_written(
         confirmed(memory, program=omega(high=0.9))
     with pytest.raises(RunError, match="does not fit pick-place"):
         train(tiny(), tmp_path / "run", adopted=tmp_path / "odd.sqlite", reporter=quiet())
+    swap = GenerationProgram.parse(
+        {**omega().to_dict(), "edits": [{"edit": "swap", "role": "target", "other": "receptacle"}]}
+    )
+    with MemoryStore(tmp_path / "swap.sqlite") as memory:
+        confirmed(memory, program=swap)
+    with pytest.raises(RunError, match="it has the edits swap"):
+        train(tiny(), tmp_path / "run", adopted=tmp_path / "swap.sqlite", reporter=quiet())
     (tmp_path / "no.sqlite").write_bytes(b"not a database at all")
     with pytest.raises(RunError):
         train(tiny(), tmp_path / "run", adopted=tmp_path / "no.sqlite", reporter=quiet())

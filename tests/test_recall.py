@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from round_cases import round_context
 from tiny_run import metrics, quiet, tiny
 
-from coda_envs.errors import ProgramError
+from coda_envs.errors import ConfigError, ProgramError
 from coda_envs.family import get_family
 from coda_trainer.config import Memory
 from coda_trainer.learning.chunk_critic import NoPotential
 from coda_trainer.learning.hindsight import cut
-from coda_trainer.recall import RECALLS
+from coda_trainer.recall import RECALLS, make_recall
 from coda_trainer.recall.base import Wide
 from coda_trainer.recall.insights import Insight, insight_program
 from coda_trainer.recall.skills import KEPT, REHEARSED
@@ -82,6 +82,16 @@ def test_no_memory_is_wide(make: Make) -> None:
     assert plan.weights == {WIDE: 1.0}
     assert plan.rehearsed is None
     assert context.memory.records("diagnoses") == []
+
+
+def test_skills_need_a_distillation() -> None:
+    for changes in (
+        {"learner": {"update": "weighted"}},
+        {"signal": "frozen"},
+        {"distil": {"updates": 0}},
+    ):
+        with pytest.raises(ConfigError, match="none can be rehearsed"):
+            make_recall(tiny(coda={"memory": "skills"}, **changes))
 
 
 # Trajectories ----------------------------------------------------------------------------------

@@ -149,6 +149,7 @@ def _check_parts(config: RunConfig) -> None:
     from coda_trainer.diagnosis.base import make_diagnostician
     from coda_trainer.evaluation import suite_scenes
     from coda_trainer.learning.signals import RULES
+    from coda_trainer.recall import make_recall
     from coda_trainer.rounds.policy import make_policy
     from coda_trainer.strategies import make_strategy
 
@@ -156,7 +157,9 @@ def _check_parts(config: RunConfig) -> None:
         for suite in config.evaluation.suites:
             suite_scenes(family, suite, 1)
     make_diagnostician(config.diagnosis.diagnostician, **config.diagnosis.options)
-    make_author(config.programs)
+    if config.strategy == "coda":
+        make_recall(config)
+        make_author(config.programs)
     learns = make_strategy(config.strategy).learns
     frozen = RULES[config.signal].frozen
     make_policy(config.backbone, config.seed, learns=learns, frozen=frozen).close()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from coda_envs.engine.check import check_program
+from coda_envs.errors import ProgramError
+from coda_envs.factors import FactorSpace
 from coda_envs.programs.diagnosis import Diagnosis
-from coda_envs.programs.generation import GenerationProgram
+from coda_envs.programs.generation import GenerationProgram, SampleEdit
 from coda_trainer.memory.modes import Mode
 from coda_trainer.memory.schema import PROGRAMS
 from coda_trainer.memory.store import MemoryStore
@@ -35,3 +38,14 @@ def last_confirmation(memory: MemoryStore, mode: Mode) -> dict[str, Any]:
     """Data of the last control evaluation that confirmed the mode; empty where there is none."""
     rows = [r for r in memory.records("controls", mode_id=mode.id) if r["verdict"] == "confirmed"]
     return dict(rows[-1]["data"]) if rows else {}
+
+
+def program_flaw(program: GenerationProgram, space: FactorSpace) -> str:
+    """Why a mode cannot be trained on with this Ω, which may come from anywhere; empty where it
+    can: it fits the family, and every edit draws from an interval or from choices."""
+    try:
+        check_program(program, space)
+    except ProgramError as error:
+        return f"it does not fit {space.family}: {error.problem}"
+    other = [e.edit for e in program.edits if not isinstance(e, SampleEdit)]
+    return f"it has the edits {', '.join(other)}; a mode's are all sample" if other else ""

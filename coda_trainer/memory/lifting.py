@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coda_envs.errors import ProgramError, RunError
+from coda_envs.errors import ConfigError, RunError
 from coda_envs.family import TaskFamily, get_family
 from coda_envs.programs.diagnosis import Alternative, Diagnosis
 from coda_envs.programs.generation import GenerationProgram, SampleEdit
@@ -18,7 +18,12 @@ from coda_envs.programs.lifting import lift, lift_path
 from coda_trainer.compile.generation import guards_of
 from coda_trainer.diagnosis.base import gate_text
 from coda_trainer.memory.adopting import transferable, write_mode
-from coda_trainer.memory.evidence import confirming, generation_program, last_confirmation
+from coda_trainer.memory.evidence import (
+    confirming,
+    generation_program,
+    last_confirmation,
+    program_flaw,
+)
 from coda_trainer.memory.modes import Mode
 from coda_trainer.memory.store import MemoryStore
 
@@ -49,13 +54,16 @@ def lift_memory(source: MemoryStore, family: str, target: MemoryStore) -> Lifted
         for mode in transferable(source, other):
             program = generation_program(source, mode)
             assert program is not None
-            lifted = _lifted(program, get_family(other), goal)
+            try:
+                family_of = get_family(other)
+            except ConfigError as error:
+                left_out[mode.id] = error.problem
+                continue
+            lifted = _lifted(program, family_of, goal)
             if isinstance(lifted, str):
                 left_out[mode.id] = lifted
                 continue
-            diagnoses = [
-                _diagnosis(d, lifted, get_family(other), goal) for d in confirming(source, mode)
-            ]
+            diagnoses = [_diagnosis(d, lifted, family_of, goal) for d in confirming(source, mode)]
             control = {**last_confirmation(source, mode), "lifted_from": other}
             values = _values(mode, lifted)
             found[mode.id] = write_mode(target, values, diagnoses, lifted, control, 0)
@@ -71,10 +79,10 @@ def _lifted(
     program: GenerationProgram, source: TaskFamily, target: TaskFamily
 ) -> GenerationProgram | str:
     """The program in the other family, or why an edit has no counterpart."""
-    try:
-        found = lift(program, source.space, target.space)
-    except ProgramError as error:
-        return f"it does not fit {source.name}: {error.problem}"
+    flaw = program_flaw(program, source.space)
+    if flaw:
+        return flaw
+    found = lift(program, source.space, target.space)
     missing = [f"{w}: {why}" for w, why in found.left_out.items() if w.startswith("edits")]
     if found.program is None or missing:
         return "; ".join(missing)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from coda_envs.errors import ConfigError
 from coda_trainer.config import RunConfig
 
 if TYPE_CHECKING:
@@ -27,7 +28,16 @@ ADOPTED = "coda_trainer.recall.adopted:Adopted"
 
 
 def make_recall(config: RunConfig, *, adopted: bool = False) -> Recall:
-    """What the configuration names; ``adopted``: the run was given another run's memory."""
+    """What the configuration names; ``adopted``: the run was given another run's memory.
+
+    Raises :class:`ConfigError` for a kind of memory that the configuration leaves no use for.
+    """
+    distils = config.learner.update != "weighted" and config.signal != "frozen"
+    if config.coda.memory == "skills" and not (distils and config.distil.updates):
+        raise ConfigError(
+            "coda.memory is 'skills', but nothing is distilled, so that none can be rehearsed.",
+            allowed="learner.update: residual or ppo, distil.updates above 0, no frozen signal",
+        )
     module, _, kind = (ADOPTED if adopted else RECALLS[config.coda.memory]).partition(":")
     made: Recall = getattr(import_module(module), kind)()
     return made

@@ -84,7 +84,11 @@ class Insights:
         by: dict[tuple[str, str, int | str | None], list[Diagnosis]] = {}
         for claim in claims:
             choice = None
-            if not isinstance(context.family.space[claim.factor], ContinuousFactor):
+            if isinstance(context.family.space[claim.factor], ContinuousFactor):
+                if claim.direction == "other":
+                    # A model may say so of a number: no end of the range to go to.
+                    continue
+            else:
                 value = context.memory.scene(claim.scene_id).values[claim.factor]
                 assert isinstance(value, (int, str))
                 choice = value

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coda_envs.engine.check import check_program
-from coda_envs.errors import ConfigError, ProgramError, RunError
+from coda_envs.errors import ConfigError, RunError
 from coda_envs.family import get_family
 from coda_trainer.config import RunConfig
 from coda_trainer.memory.adopting import transferable
-from coda_trainer.memory.evidence import generation_program
+from coda_trainer.memory.evidence import generation_program, program_flaw
 from coda_trainer.memory.modes import Mode
 from coda_trainer.memory.store import MemoryStore
 from coda_trainer.rounds.run_folder import RunFolder
@@ -47,14 +46,12 @@ def check_adopted(memory: Path, config: RunConfig) -> dict[str, int]:
 def _check_program(memory: MemoryStore, mode: Mode) -> None:
     program = generation_program(memory, mode)
     assert program is not None
-    try:
-        check_program(program, get_family(mode.family).space)
-    except ProgramError as error:
+    flaw = program_flaw(program, get_family(mode.family).space)
+    if flaw:
         raise RunError(
-            f"{memory.path}, mode {mode.id}: its generation program does not fit "
-            f"{mode.family}: {error.problem}",
-            remedy="use a memory of this version of the family",
-        ) from error
+            f"{memory.path}, mode {mode.id}: its generation program cannot be used: {flaw}",
+            remedy="use a memory that a run of this version wrote",
+        )
 
 
 def copy_adopted(memory: Path, run: RunFolder) -> None:

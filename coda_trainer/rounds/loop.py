@@ -11,6 +11,7 @@ from coda_envs.family import get_family
 from coda_envs.scene import Scene, parse_scene
 from coda_envs.suites import SUITES
 from coda_envs.validity import validate
+from coda_trainer.compile.author import make_author
 from coda_trainer.config import RunConfig
 from coda_trainer.episode import Episode
 from coda_trainer.evaluation import SuiteResult, evaluate, pooled, scene_jobs, suite_jobs
@@ -19,6 +20,7 @@ from coda_trainer.learning.environment import env_spec
 from coda_trainer.learning.rollout import Job, RolloutPool
 from coda_trainer.learning.signals import RULES
 from coda_trainer.memory.store import MemoryStore
+from coda_trainer.recall import make_recall
 from coda_trainer.report.events import EventLog, rewrite_events
 from coda_trainer.report.final import print_results, write_report
 from coda_trainer.report.frames import draw_examples
@@ -33,6 +35,7 @@ from coda_trainer.rounds.run_folder import RunFolder
 from coda_trainer.rounds.start import start
 from coda_trainer.strategies import make_strategy
 from coda_trainer.strategies.base import Strategy
+from coda_trainer.strategies.coda import CoDA
 from coda_trainer.strategies.given import Given
 
 
@@ -63,6 +66,10 @@ def train(
     families = tuple(get_family(name) for name in config.families)
     if isinstance(strategy, Given):
         strategy.check(config, families)
+    if isinstance(strategy, CoDA):
+        # Both are made again in every round; here, so that nothing is trained in vain.
+        make_recall(config)
+        make_author(config.programs)
     frozen = RULES[config.signal].frozen
     backbone = make_policy(config.backbone, config.seed, learns=strategy.learns, frozen=frozen)
     last = config.rounds if strategy.learns else 0
