@@ -198,7 +198,7 @@ def test_paths_that_cannot_be_a_memory(tmp_path: Path) -> None:
         (MemoryStore, tmp_path, "is a folder"),
         (MemoryStore, tmp_path / "no" / "m.sqlite", "does not exist"),
         (MemoryStore, "sqlite://", "sqlite:///path"),
-        (MemoryStore, "postgresql://me:canary-1@host/db", "sqlite:///path"),
+        (MemoryStore, "mysql://me:canary-1@host/db", "sqlite:///path"),
     ):
         with pytest.raises(RunError, match=words) as caught:
             open_(path)

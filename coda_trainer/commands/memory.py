@@ -11,7 +11,9 @@ import tyro
 
 from coda_trainer.commands.result import Json, Result, table
 
-MemoryPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_DB")]
+MemoryPath = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_DB")]
+#: A string, because a path would lose one of a URL's slashes.
+NewMemory = Annotated[str, tyro.conf.arg(aliases=("-o",), metavar="FILE_OR_URL")]
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class MemoryShow:
     """
 
     memory: MemoryPath
-    """A run folder or its memory.sqlite."""
+    """A run folder, its memory.sqlite, or postgresql://host/database?memory=NAME."""
 
     json: Json = False
 
@@ -42,7 +44,7 @@ class MemoryMode:
     """
 
     memory: MemoryPath
-    """A run folder or its memory.sqlite."""
+    """A run folder, its memory.sqlite, or postgresql://host/database?memory=NAME."""
 
     mode: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODE")]
     """The mode's id, as `coda memory show` lists it."""
@@ -65,7 +67,7 @@ class MemoryExport:
     """
 
     memory: MemoryPath
-    """A run folder or its memory.sqlite."""
+    """A run folder, its memory.sqlite, or postgresql://host/database?memory=NAME."""
 
     out: Annotated[Path, tyro.conf.arg(aliases=("-o",), metavar="FILE")]
     """The file to write."""
@@ -90,7 +92,7 @@ class MemoryImport:
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """An export, see `coda memory export`."""
 
-    out: Annotated[Path, tyro.conf.arg(aliases=("-o",), metavar="FILE")]
+    out: NewMemory
     """The memory to make; it must not exist."""
 
     json: Json = False
@@ -116,12 +118,12 @@ class MemoryLift:
     """
 
     memory: MemoryPath
-    """A run folder or its memory.sqlite."""
+    """A run folder, its memory.sqlite, or postgresql://host/database?memory=NAME."""
 
     to: Annotated[str, tyro.conf.arg(metavar="FAMILY")]
     """The family to lift to."""
 
-    out: Annotated[Path, tyro.conf.arg(aliases=("-o",), metavar="FILE")]
+    out: NewMemory
     """The memory to make; it must not exist."""
 
     json: Json = False
@@ -157,7 +159,7 @@ class MemoryDiff:
     """
 
     first: MemoryPath
-    """A run folder or its memory.sqlite."""
+    """A run folder, its memory.sqlite, or postgresql://host/database?memory=NAME."""
 
     second: MemoryPath
     """Another one."""

@@ -27,7 +27,7 @@ class ProgramShow:
     Example: coda program show runs/demo-1 3f2a9c10 --json > programs.json
     """
 
-    source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE|RUN")]
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE|RUN")]
     """A program file (JSON or YAML), a run folder or its memory.sqlite."""
 
     mode: Annotated[
@@ -41,7 +41,7 @@ class ProgramShow:
         """Read, check, print."""
         import yaml
 
-        programs = _of_mode(self.source, self.mode) if self.mode else [_read(self.source)]
+        programs = _of_mode(self.source, self.mode) if self.mode else [_read(Path(self.source))]
         data = {p.hash: p.to_dict() for p in programs}
         text = yaml.safe_dump_all(
             [p.to_dict() for p in programs], sort_keys=False, allow_unicode=True, width=100
@@ -206,7 +206,7 @@ def _generation(path: Path) -> GenerationProgram:
     return program
 
 
-def _of_mode(source: Path, mode: str) -> list[GenerationProgram | TrainingProgram]:
+def _of_mode(source: str, mode: str) -> list[GenerationProgram | TrainingProgram]:
     """The programs in force of a mode of a run's memory: Ω, then Φ."""
     from coda_trainer.memory.store import MemoryStore
     from coda_trainer.memory.view import find_memory, find_mode

@@ -42,7 +42,7 @@ class Train:
     scene: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
     """A scene file of yours that every round also trains on."""
 
-    memory: Annotated[Path | None, tyro.conf.arg(metavar="RUN_OR_DB", help_behavior_hint="")] = None
+    memory: Annotated[str | None, tyro.conf.arg(metavar="RUN_OR_DB", help_behavior_hint="")] = None
     """Another run, or its memory: its difficulty modes and programs are trained on, read-only, and
     nothing is diagnosed. Of another family: lift it first, see `coda memory lift`."""
 

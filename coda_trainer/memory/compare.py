@@ -8,10 +8,10 @@ from typing import Any
 
 from coda_trainer.memory.modes import Mode, belong_together, overlap
 from coda_trainer.memory.store import MemoryStore
-from coda_trainer.memory.view import find_memory
+from coda_trainer.memory.view import find_memory, shown_memory
 
 
-def compare(first: Path, second: Path) -> dict[str, Any]:
+def compare(first: Path | str, second: Path | str) -> dict[str, Any]:
     """The modes of two memories, run folders or files, as plain data.
 
     ``both``: pairs of modes that are one difficulty (the same id, else equal signature and
@@ -22,8 +22,8 @@ def compare(first: Path, second: Path) -> dict[str, Any]:
     pairs = _pairs(ours, theirs)
     paired = {m.id for pair in pairs for m in pair[:1]}, {m.id for pair in pairs for m in pair[1:]}
     return {
-        "first": str(find_memory(first)),
-        "second": str(find_memory(second)),
+        "first": shown_memory(first),
+        "second": shown_memory(second),
         "both": [
             {
                 **_brief(a),
@@ -56,7 +56,7 @@ def _pairs(ours: Sequence[Mode], theirs: Sequence[Mode]) -> list[tuple[Mode, Mod
     return pairs
 
 
-def _modes(path: Path) -> list[Mode]:
+def _modes(path: Path | str) -> list[Mode]:
     with MemoryStore.open_read_only(find_memory(path)) as memory:
         return memory.modes()
 

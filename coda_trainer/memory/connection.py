@@ -19,19 +19,21 @@ from coda_trainer.memory.schema import ALL_TABLES, HEADER, SCHEMA_VERSION, dumps
 
 #: Seconds a writer waits for another process's transaction.
 BUSY_SECONDS = 30.0
-_WRITE = "coda_write"
+#: The execution option that says whether a transaction writes.
+WRITE = "coda_write"
 
 
 def memory_path(path: Path | str) -> Path:
-    """The file behind a path or a ``sqlite:///path`` URL. Raises :class:`RunError`."""
+    """The file behind a path or a ``sqlite:///path`` URL. Raises :class:`RunError` for any other
+    URL; those of PostgreSQL are :mod:`coda_trainer.memory.postgres`'s."""
     text = os.fspath(path)
     scheme, found, rest = text.partition("://")
     if found:
         text = rest.removeprefix("/")
         if scheme != "sqlite" or not rest.startswith("/") or not text:
             raise RunError(
-                f"{_without_user(path)} cannot hold a memory.",
-                allowed="a path, or a URL of the form sqlite:///path",
+                f"{without_user(path)} cannot hold a memory.",
+                allowed="a path, or a URL of the form sqlite:///path or postgresql://host/database",
             )
     return Path(text)
 
@@ -72,7 +74,7 @@ def open_engine(path: Path, *, read_only: bool) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        write = connection.get_execution_options().get(_WRITE, False)
+        write = connection.get_execution_options().get(WRITE, False)
         # A writer takes its lock at once: one that starts as a reader cannot wait for it.
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
@@ -92,14 +94,14 @@ def open_engine(path: Path, *, read_only: bool) -> Engine:
 
 
 @contextmanager
-def transaction(engine: Engine, path: Path, *, write: bool) -> Iterator[Connection]:
+def transaction(engine: Engine, path: Path | str, *, write: bool) -> Iterator[Connection]:
     """One transaction, committed at the end and rolled back on any exception.
 
-    What SQLite cannot do becomes a :class:`RunError` that names the file.
+    What the database cannot do becomes a :class:`RunError` that names the memory.
     """
     try:
         with (
-            engine.connect().execution_options(**{_WRITE: write}) as connection,
+            engine.connect().execution_options(**{WRITE: write}) as connection,
             connection.begin(),
         ):
             yield connection
@@ -107,9 +109,9 @@ def transaction(engine: Engine, path: Path, *, write: bool) -> Iterator[Connecti
         raise broken(path, error.orig or error) from error
 
 
-def broken(path: Path, error: BaseException) -> RunError:
-    """What a failure of SQLite means to the person at the keyboard."""
-    text = str(error)
+def broken(path: Path | str, error: BaseException) -> RunError:
+    """What a failure of the database means to the person at the keyboard."""
+    text = " ".join(str(error).split())
     if "not a database" in text:
         return RunError(f"{path} is not a memory: it is no SQLite file.")
     remedies = {
@@ -119,6 +121,9 @@ def broken(path: Path, error: BaseException) -> RunError:
         "malformed": "use the last snapshot of the run, or import an export",
         "readonly": "make the file and its folder writable",
         "unable to open": "check the permissions of the file and of its folder",
+        "resolve host": "check the host's name",
+        "connection": "check that the server runs, and the host, the user and the password",
+        "permission denied": "ask for the right to create a schema in that database",
     }
     remedy = next((r for word, r in remedies.items() if word in text), None)
     return RunError(f"the memory {path} cannot be used: {text}.", remedy=remedy)
@@ -131,6 +136,13 @@ def _is_empty(connection: Connection, path: Path) -> bool:
         return True
     if HEADER.name not in names:
         raise RunError(f"{path} is an SQLite file, but not a memory.")
+    check_version(connection, path, names)
+    return False
+
+
+def check_version(connection: Connection, path: Path | str, names: set[str]) -> None:
+    """Raises :class:`RunError` for a memory of a newer version, or half a one. ``names``: of its
+    tables, the header's among them."""
     rows = connection.execute(HEADER.select()).all()
     version = rows[0].schema_version if len(rows) == 1 else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
@@ -142,7 +154,6 @@ def _is_empty(connection: Connection, path: Path) -> bool:
     missing = sorted(set(ALL_TABLES.tables) - names)
     if version != SCHEMA_VERSION or missing:
         raise RunError(f"{path} is not a whole memory (version {version!r}, missing {missing}).")
-    return False
 
 
 def _use_wal(engine: Engine, path: Path) -> None:
@@ -171,7 +182,7 @@ def _create(engine: Engine, path: Path) -> None:
             )
 
 
-def _without_user(url: Path | str) -> str:
+def without_user(url: Path | str) -> str:
     """A URL without the part that may hold a password."""
     scheme, found, rest = os.fspath(url).partition("://")
     return f"{scheme}{found}{rest.rpartition('@')[2]}"

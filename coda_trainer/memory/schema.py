@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlalchemy import JSON, Column, Integer, MetaData, String, Table
+from sqlalchemy import JSON, BigInteger, Column, Integer, MetaData, String, Table
 
 from coda_envs.errors import RunError, suggest
 from coda_envs.programs.base import ProgramData
@@ -31,15 +31,18 @@ SCHEMA_VERSION = 1
 #: Largest integer that a column holds.
 MAX_INTEGER = 2**63 - 1
 
+#: A whole number of 64 bits; SQLite keeps its own kind of primary key for ``Integer`` alone.
+_WHOLE = BigInteger().with_variant(Integer, "sqlite")
+
 _metadata = MetaData()
 
 #: One row: the schema version, and the last sequence number given out.
 HEADER = Table(
     "coda_memory",
     _metadata,
-    Column("id", Integer, primary_key=True),
-    Column("schema_version", Integer, nullable=False),
-    Column("sequence", Integer, nullable=False),
+    Column("id", _WHOLE, primary_key=True),
+    Column("schema_version", _WHOLE, nullable=False),
+    Column("sequence", _WHOLE, nullable=False),
 )
 
 
@@ -47,8 +50,8 @@ def _records(name: str, *columns: Column[Any]) -> Table:
     return Table(
         name,
         _metadata,
-        Column("sequence", Integer, primary_key=True, autoincrement=False),
-        Column("round", Integer, nullable=False),
+        Column("sequence", _WHOLE, primary_key=True, autoincrement=False),
+        Column("round", _WHOLE, nullable=False),
         *columns,
         Column("data", JSON, nullable=False),
     )
@@ -59,7 +62,7 @@ def _text(name: str, *, index: bool = False) -> Column[Any]:
 
 
 def _integer(name: str) -> Column[Any]:
-    return Column(name, Integer, nullable=False)
+    return Column(name, _WHOLE, nullable=False)
 
 
 #: Every kind of record by its name.

@@ -19,7 +19,7 @@ from coda_envs.programs.training import TrainingProgram
 from coda_envs.scene import Scene, parse_scene
 from coda_trainer.files import check_place
 from coda_trainer.memory import connection as sqlite
-from coda_trainer.memory import schema, transfer
+from coda_trainer.memory import postgres, schema, transfer
 from coda_trainer.memory.modes import Mode
 from coda_trainer.memory.progress import Measurement
 from coda_trainer.memory.schema import HEADER, PROGRAMS, TABLES, Row
@@ -33,11 +33,16 @@ def _parts(numbers: list[int]) -> Iterator[list[int]]:
 
 
 @contextmanager
-def new_memory(path: Path) -> Iterator[MemoryStore]:
-    """A memory in a new file, for what fills it whole: where that fails, no file stays.
+def new_memory(path: Path | str) -> Iterator[MemoryStore]:
+    """A memory in a new file or schema, for what fills it whole: where that fails, nothing stays.
 
-    Raises :class:`RunError` where the file exists or cannot be made.
+    Raises :class:`RunError` where it exists or cannot be made.
     """
+    if postgres.is_postgres(path):
+        with _new_schema(str(path)) as made:
+            yield made
+        return
+    path = Path(path)
     if path.exists():
         raise RunError(f"{path} exists.", remedy="name a new file")
     check_place(path)
@@ -50,10 +55,24 @@ def new_memory(path: Path) -> Iterator[MemoryStore]:
         raise
 
 
-class MemoryStore:
-    """A memory, opened for reading and writing; made where the file does not exist.
+@contextmanager
+def _new_schema(url: str) -> Iterator[MemoryStore]:
+    place = postgres.place_of(url)
+    if postgres.exists(place):
+        raise RunError(f"{place.shown} exists.", remedy="name a new memory: …?memory=NAME")
+    try:
+        with MemoryStore(url) as memory:
+            yield memory
+    except BaseException:
+        postgres.drop(place)
+        raise
 
-    ``path`` is a file or a ``sqlite:///`` URL. Records are only ever added. Each ``add_…`` commits
+
+class MemoryStore:
+    """A memory, opened for reading and writing; made where it does not exist.
+
+    ``path`` is a file, a ``sqlite:///`` URL, or one of a PostgreSQL database
+    (:mod:`coda_trainer.memory.postgres`). Records are only ever added. Each ``add_…`` commits
     on its own, and what it returned for is safe from a kill of the process; inside
     ``with memory.transaction():`` all of them commit together or not at all. Several processes
     may write: each opens the file itself, in one thread, and waits its turn. Records then come in
@@ -73,9 +92,16 @@ class MemoryStore:
         return store
 
     def _open(self, path: Path | str, *, read_only: bool) -> None:
-        self.path = sqlite.memory_path(path)
         self.read_only = read_only
-        self.engine = sqlite.open_engine(self.path, read_only=read_only)
+        #: The file, or what messages call a memory in a database.
+        self.path: Path | str
+        if postgres.is_postgres(path):
+            place = postgres.place_of(str(path))
+            self.path = place.shown
+            self.engine = postgres.open_engine(place, read_only=read_only)
+        else:
+            self.path = sqlite.memory_path(path)
+            self.engine = sqlite.open_engine(self.path, read_only=read_only)
         self._connection: Connection | None = None
         self._pid = os.getpid()
 
@@ -333,12 +359,21 @@ class MemoryStore:
 
     def snapshot(self, path: Path | str) -> None:
         """Copy the memory as it stands to a file, in one piece, also while others write to it.
+        One in a database becomes a file, too.
 
         The copy is one file without side files, so it can be read from read-only media. Equal
         memories give equal bytes. Raises :class:`RunError` naming the file.
         """
         self._outside("copied")
-        transfer.snapshot(self.engine, self.path, Path(path))
+        if isinstance(self.path, Path):
+            transfer.snapshot(self.engine, self.path, Path(path))
+            return
+        target = Path(path)
+        draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
+        with new_memory(draft) as copy:
+            transfer.copy_records(self.engine, self.path, copy.engine)
+            copy.snapshot(target)
+        draft.unlink()
 
     def export_jsonl(self, path: Path | str) -> int:
         """Write every record as JSON Lines, in one piece; how many there were."""

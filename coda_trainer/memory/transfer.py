@@ -58,7 +58,18 @@ def snapshot(engine: Engine, source: Path, target: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def export_jsonl(engine: Engine, source: Path, target: Path) -> int:
+def copy_records(engine: Engine, source: Path | str, target: Engine) -> None:
+    """Write every record into ``target``, an empty memory of this process alone."""
+    with transaction(engine, source, write=False) as connection:
+        sequence = connection.execute(select(HEADER.c.sequence)).scalar_one()
+        rows = sorted(_rows(connection), key=lambda row: int(row["sequence"]))
+    with transaction(target, source, write=True) as connection:
+        for row in rows:
+            connection.execute(insert(TABLES[row.pop("kind")]).values(**row))
+        connection.execute(update(HEADER).values(sequence=sequence))
+
+
+def export_jsonl(engine: Engine, source: Path | str, target: Path) -> int:
     """Write every record to ``target`` in one piece; the number of records."""
     with transaction(engine, source, write=False) as connection:
         sequence = connection.execute(select(HEADER.c.sequence)).scalar_one()
@@ -77,7 +88,7 @@ def export_jsonl(engine: Engine, source: Path, target: Path) -> int:
     return len(rows)
 
 
-def import_jsonl(engine: Engine, target: Path, source: Path) -> int:
+def import_jsonl(engine: Engine, target: Path | str, source: Path) -> int:
     """Read an export into an empty memory, all of it or nothing; the number of records.
 
     Raises :class:`RunError` naming file and line where a line is not a record, the file is cut

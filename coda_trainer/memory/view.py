@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from coda_envs.errors import RunError, suggest
 from coda_trainer.memory.modes import Mode, Reason
+from coda_trainer.memory.postgres import is_postgres, place_of
 from coda_trainer.memory.progress import Measurement
 from coda_trainer.memory.schema import Row
 from coda_trainer.memory.store import MemoryStore
@@ -23,8 +24,14 @@ FILE = "memory.sqlite"
 SHORT = 8
 
 
-def find_memory(run_or_db: Path) -> Path:
-    """The memory of a run's folder, or the file itself. Raises :class:`RunError`."""
+def find_memory(run_or_db: Path | str) -> Path | str:
+    """The memory of a run's folder, the file itself, or a database's URL as it is.
+
+    Raises :class:`RunError` where there is no such file.
+    """
+    if is_postgres(run_or_db):
+        return run_or_db
+    run_or_db = Path(run_or_db)
     path = run_or_db / FILE if run_or_db.is_dir() else run_or_db
     if not path.is_file():
         raise RunError(
@@ -35,13 +42,19 @@ def find_memory(run_or_db: Path) -> Path:
     return path
 
 
-def show(run_or_db: Path) -> tuple[dict[str, Any], Group]:
+def shown_memory(run_or_db: Path | str) -> str:
+    """What a memory is called in an answer: its file, or its URL without the user."""
+    found = find_memory(run_or_db)
+    return place_of(found).shown if isinstance(found, str) else str(found)
+
+
+def show(run_or_db: Path | str) -> tuple[dict[str, Any], Group]:
     """All modes with their numbers, and what each round did to them; data and tables."""
     path = find_memory(run_or_db)
     with MemoryStore.open_read_only(path) as memory, memory.transaction():
         modes = memory.modes()
         data = {
-            "memory": str(path),
+            "memory": str(memory.path),
             "records": memory.counts(),
             "modes": [_brief(memory, mode) for mode in modes],
             "rounds": round_counts(modes),
@@ -49,7 +62,7 @@ def show(run_or_db: Path) -> tuple[dict[str, Any], Group]:
     return data, _show_view(data)
 
 
-def show_mode(run_or_db: Path, mode_id: str) -> tuple[dict[str, Any], Group]:
+def show_mode(run_or_db: Path | str, mode_id: str) -> tuple[dict[str, Any], Group]:
     """One mode in full, by its id or the start of it; data and tables.
 
     Raises :class:`RunError` where no mode, or more than one, has an id that starts so.
@@ -78,11 +91,11 @@ def show_mode(run_or_db: Path, mode_id: str) -> tuple[dict[str, Any], Group]:
     return data, _mode_view(data)
 
 
-def export(run_or_db: Path, out: Path) -> dict[str, Any]:
+def export(run_or_db: Path | str, out: Path) -> dict[str, Any]:
     """Write the memory as JSON Lines; which file, and how many records."""
     path = find_memory(run_or_db)
     with MemoryStore.open_read_only(path) as memory:
-        return {"memory": str(path), "out": str(out), "records": memory.export_jsonl(out)}
+        return {"memory": str(memory.path), "out": str(out), "records": memory.export_jsonl(out)}
 
 
 def round_counts(modes: list[Mode]) -> list[dict[str, int]]:

@@ -14,7 +14,7 @@ from coda_trainer.memory.store import MemoryStore
 from coda_trainer.rounds.run_folder import RunFolder
 
 
-def check_adopted(memory: Path, config: RunConfig) -> dict[str, int]:
+def check_adopted(memory: Path | str, config: RunConfig) -> dict[str, int]:
     """How many modes of each of the run's families a memory file has for it.
 
     Raises :class:`ConfigError` where the configuration does not use one or it has none for it,
@@ -36,7 +36,7 @@ def check_adopted(memory: Path, config: RunConfig) -> dict[str, int]:
         known = sorted({m.family for m in store.modes()})
     if not any(found.values()):
         raise ConfigError(
-            f"{memory} has no confirmed mode of {', '.join(config.families)}.",
+            f"{store.path} has no confirmed mode of {', '.join(config.families)}.",
             allowed=f"its modes are of: {', '.join(known) or 'no family'}",
             remedy="lift them: coda memory lift MEMORY --to FAMILY -o LIFTED",
         )
@@ -54,7 +54,7 @@ def _check_program(memory: MemoryStore, mode: Mode) -> None:
         )
 
 
-def copy_adopted(memory: Path, run: RunFolder) -> None:
+def copy_adopted(memory: Path | str, run: RunFolder) -> None:
     """Copy the memory into the run folder, so that a resumed run needs nothing outside it."""
     with MemoryStore.open_read_only(memory) as store:
         store.snapshot(run.adopted)

@@ -45,7 +45,7 @@ def train(
     *,
     resume: bool = False,
     scene: Scene | None = None,
-    adopted: Path | None = None,
+    adopted: Path | str | None = None,
     reporter: Reporter | None = None,
 ) -> None:
     """Run the configuration to its end in the folder ``out``.
