@@ -47,11 +47,16 @@ def test_the_same_calls_leave_the_same_records_as_in_a_file(url: str, tmp_path: 
             memory.add_trace(1, "s", "accepted", {})
 
 
+def half_a_transaction(memory: MemoryStore) -> None:
+    with memory.transaction():
+        memory.add_trace(1, "s", "accepted", {})
+        memory.add_control(1, "0" * 12, "wrong", [], {})
+
+
 def test_a_transaction_is_all_or_nothing(url: str) -> None:
     with MemoryStore(url) as memory:
-        with pytest.raises(RunError, match="'wrong' is unknown"), memory.transaction():
-            memory.add_trace(1, "s", "accepted", {})
-            memory.add_control(1, "0" * 12, "wrong", [], {})
+        with pytest.raises(RunError, match="'wrong' is unknown"):
+            half_a_transaction(memory)
         assert memory.mark() == 0
         memory.add_trace(1, "s", "accepted", {})
         memory.rewind(0)
