@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from command_line import Coda, strict
-from memory_samples import diagnosis, omega
+from memory_samples import diagnosis, everything, omega
 from tiny_run import TINY, metrics, quiet, results, tiny
 
 from coda_envs.errors import ConfigError, RunError
@@ -20,9 +20,10 @@ from coda_trainer.compile.generation import guards_of
 from coda_trainer.memory import lifecycle
 from coda_trainer.memory.adopting import adopt, transferable
 from coda_trainer.memory.evidence import generation_program
-from coda_trainer.memory.lifting import lift_memory, lift_stage
+from coda_trainer.memory.lifting import NothingLiftsError, lift_memory, lift_stage
+from coda_trainer.memory.making import new_memory
 from coda_trainer.memory.modes import Mode, mode_of
-from coda_trainer.memory.store import MemoryStore, new_memory
+from coda_trainer.memory.store import MemoryStore
 from coda_trainer.rounds.loop import train
 
 SIZE = "attributes.target.size"
@@ -77,6 +78,19 @@ def test_a_confirmed_mode_comes_over_with_all_that_stands_behind_it(
         # Asked again, it knows what it has.
         assert adopt(given, own, "pick-place", 4) == []
     assert digest(source) == before
+
+
+def test_a_merged_mode_is_known_again_in_the_next_round(tmp_path: Path) -> None:
+    """Its values, and so the id that they would give, are not those that it was made with."""
+    with MemoryStore(tmp_path / "a.sqlite") as given, MemoryStore(tmp_path / "b.sqlite") as own:
+        mode = confirmed(given)
+        wider = mode.replaced(interval=(0.019, 0.026))
+        given.save_mode(2, wider)
+        (new,) = adopt(given, own, "pick-place", 1)
+        assert (new.id, new.interval) == (mode.id, wider.interval)
+        before = everything(own)
+        assert adopt(given, own, "pick-place", 2) == []
+        assert everything(own) == before
 
 
 @pytest.mark.parametrize("verdict", ["refuted", "untestable", "inconclusive"])
@@ -160,10 +174,14 @@ def test_what_cannot_be_lifted_is_listed_with_the_reason(tmp_path: Path) -> None
         edit = SampleEdit(edit="sample", factor=rim, low=0.01, high=0.02)
         program = omega().model_copy(update={"edits": (edit,), "roles": ("receptacle",)})
         other = confirmed(given, program=program, factor=rim, role="receptacle")
-        found = lift_memory(given, "articulated", own)
-        assert found.modes == {}
+        with pytest.raises(NothingLiftsError) as caught:
+            lift_memory(given, "articulated", own)
+        assert "does not fit pick-place" in str(caught.value)
+        assert "articulated has no factor" in str(caught.value)
+        good = confirmed(given, direction="low")
+        found = lift_memory(given, "put-inside", own)
+        assert set(found.modes) == {good.id, other.id} - set(found.left_out)
         assert "does not fit pick-place" in found.left_out[odd.id]
-        assert "articulated has no factor" in found.left_out[other.id]
 
 
 def test_lifting_on_the_command_line(coda: Coda, source: Path, tmp_path: Path) -> None:

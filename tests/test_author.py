@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from command_line import Coda
 from round_cases import round_context
+from tiny_run import tiny
 
 from coda_envs.engine.apply import AppliedEdit, apply_program
 from coda_envs.errors import ConfigError, ProgramError
 from coda_envs.programs.generation import GenerationProgram, SampleEdit
 from coda_envs.text2potential import compile_program
-from coda_trainer.compile.author import ModelAuthor, make_author
+from coda_trainer.compile.author import ModelAuthor, check_author, make_author
 from coda_trainer.compile.author_prompt import read_generation, read_potential
 from coda_trainer.config import ProgramsConfig
 from coda_trainer.diagnosis.base import diagnose, make_diagnostician
@@ -97,6 +98,10 @@ WRONG: dict[str, tuple[Any, str]] = {
         {"edits": [{"factor": SIZE, "low": None, "high": None, "easy": None, "choices": ["big"]}]},
         "low and high, or choices",
     ),
+    "one factor twice": (
+        {"edits": [HARD, {**HARD, "low": 0.014, "high": 0.016}]},
+        "two edits are of one factor",
+    ),
     "no object": ({"edits": ["wide"]}, "an object"),
     "no number": ({"edits": [{**HARD, "low": "wide"}]}, "low"),
 }
@@ -167,6 +172,9 @@ def test_options_are_checked_before_a_run_starts(coda: Coda) -> None:
         make_author(ProgramsConfig(options={"model": "x"}))
     with pytest.raises(ConfigError, match=r"programs\.options\.modl is none that it has"):
         make_author(ProgramsConfig(author="model", options={"modl": "x"}))
+    for changes in ({"strategy": "uniform"}, {"coda": {"memory": "insights"}}):
+        with pytest.raises(ConfigError, match=r"programs\.author is 'model', but"):
+            check_author(tiny(programs={"author": "model"}, **changes))
     config = Path(__file__).parents[1] / "configs" / "demo.yaml"
     answer = coda("train", "--config", str(config), "--set", "programs.author=model")
     assert answer.code == 2

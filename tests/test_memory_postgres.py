@@ -14,7 +14,8 @@ from tiny_run import quiet, tiny
 
 from coda_envs.errors import RunError
 from coda_trainer.memory import postgres
-from coda_trainer.memory.store import MemoryStore, new_memory
+from coda_trainer.memory.making import new_memory
+from coda_trainer.memory.store import MemoryStore
 from coda_trainer.rounds.adopted_memory import check_adopted
 
 NAMES = iter(range(10_000))
@@ -119,7 +120,17 @@ def test_from_the_command_line_to_another_run(
     assert again.code == 5
     assert "exists" in again.err
     lifted = f"{server}?memory=lifted"
-    for answer in (shown, again, coda("memory", "lift", url, "--to", "put-inside", "-o", lifted)):
+    words = ("memory", "lift", url, "--to", "put-inside", "-o")
+    answers = [
+        made,
+        shown,
+        again,
+        coda("memory", "diff", "m.sqlite", url),
+        coda("memory", "diff", "m.sqlite", url, "--json"),
+        coda(*words, lifted),
+        coda(*words, f"{server}?memory=lifted_too", "--json"),
+    ]
+    for answer in answers:
         assert PASSWORD not in answer.out + answer.err
     assert check_adopted(lifted, tiny(families=["put-inside"])) == {"put-inside": 1}
 
@@ -161,8 +172,25 @@ def test_a_server_that_is_not_there_is_one_clear_error(coda: Coda) -> None:
     assert answer.code == 5
     assert "check that the server runs" in answer.err
     assert PASSWORD not in answer.err
-    wrong = coda("train", "--config", "x.yaml", "--memory", "mysql://a/b")
-    assert wrong.code != 0
+    config = str(Path(__file__).parents[1] / "configs" / "demo.yaml")
+    wrong = coda("train", "--config", config, "--memory", "mysql://a/b")
+    assert wrong.code == 5
+    assert "holds no memory" in wrong.err
+
+
+def test_no_part_of_a_url_but_the_place_is_shown() -> None:
+    place = postgres.place_of("postgresql://me:one@host/db?password=two&memory=mine&sslmode=x")
+    assert place.shown == "postgresql://host/db?memory=mine"
+
+
+def test_two_that_make_one_memory_do_not_remove_each_other_s(url: str, tmp_path: Path) -> None:
+    for made in (url, tmp_path / "m.sqlite"):
+        with new_memory(made) as memory:
+            with pytest.raises(RunError, match="exists"), new_memory(made):
+                pass
+            fill(memory)
+        with MemoryStore.open_read_only(made) as memory:
+            assert memory.mark() > 0
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from coda_envs.errors import RunError
 from coda_trainer.memory.adopting import transferable
-from coda_trainer.memory.lifting import lift_memory
-from coda_trainer.memory.store import MemoryStore, new_memory
+from coda_trainer.memory.lifting import NothingLiftsError, lift_memory
+from coda_trainer.memory.making import new_memory
+from coda_trainer.memory.store import MemoryStore
 from coda_trainer.rounds.run_folder import RunFolder
 
 
@@ -34,14 +36,11 @@ def given_memory(run: Path, family: str) -> Iterator[Path]:
                 raise NothingToGiveError(f"{run.name} confirmed no mode of {family}.")
             yield memory
             return
-        lifted = run.with_name(f".{run.name}.{family}.sqlite")
-        lifted.unlink(missing_ok=True)
-        try:
-            with new_memory(lifted) as target:
-                found = lift_memory(store, family, target)
-            if not found.modes:
-                why = "; ".join(found.left_out.values())
-                raise NothingToGiveError(f"no mode of {run.name} lifts to {family}: {why}.")
+        with tempfile.TemporaryDirectory(prefix="coda-lifted-") as folder:
+            lifted = Path(folder) / "memory.sqlite"
+            try:
+                with new_memory(lifted) as target:
+                    lift_memory(store, family, target)
+            except NothingLiftsError as error:
+                raise NothingToGiveError(error.problem) from error
             yield lifted
-        finally:
-            lifted.unlink(missing_ok=True)

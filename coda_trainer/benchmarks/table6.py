@@ -104,7 +104,8 @@ class Table6(Bench[Table6Preset]):
             row = figures[name if name == ANEW else f"from-{name}"]
             label = "learned anew on the target" if name == ANEW else name
             rows.append((label, *(_cell(row[family]) for family in preset.families)))
-            paper = [PAPER[name][FAMILIES.index(f)] for f in preset.families if f in FAMILIES]
+            own = dict(zip(FAMILIES, PAPER.get(name, ()), strict=False))
+            paper = [own.get(family, "–") for family in preset.families]
             beside.append((label, *paper))
         columns = ("learned on (row), used in (column)", *preset.families)
         notes = [
@@ -115,7 +116,8 @@ class Table6(Bench[Table6Preset]):
             f"of the family's own programs, where at least {LEAST_MODES} of these show a progress "
             "above 0 by two standard errors.",
             "Learned anew: the target's own run under the smaller budget of the preset (anew). A "
-            "dash: no confirmed mode, or none that has a counterpart there.",
+            "dash: no confirmed mode, none that has a counterpart there, or no run; the last table "
+            "counts those.",
         ]
         paper_columns = ("learned on (row), used in (column)", *preset.families)
         return [

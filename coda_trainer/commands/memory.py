@@ -99,12 +99,11 @@ class MemoryImport:
 
     def run(self) -> Result:
         """Import, all or nothing."""
-        from coda_trainer.memory.store import new_memory
+        from coda_trainer.memory.making import new_memory
 
         with new_memory(self.out) as memory:
-            records = memory.import_jsonl(self.file)
-        data = {"memory": str(self.out), "records": records}
-        return Result(data, f"{records} records in {self.out}\n")
+            records, made = memory.import_jsonl(self.file), str(memory.path)
+        return Result({"memory": made, "records": records}, f"{records} records in {made}\n")
 
 
 @dataclass(frozen=True)
@@ -132,18 +131,19 @@ class MemoryLift:
         """Lift, all or nothing."""
         from coda_envs.family import get_family
         from coda_trainer.memory.lifting import lift_memory
-        from coda_trainer.memory.store import MemoryStore, new_memory
+        from coda_trainer.memory.making import new_memory
+        from coda_trainer.memory.store import MemoryStore
         from coda_trainer.memory.view import find_memory
 
         family = get_family(self.to).name
         with MemoryStore.open_read_only(find_memory(self.memory)) as source:
             names = {m.id: (m.family, m.label) for m in source.modes()}
             with new_memory(self.out) as target:
-                found = lift_memory(source, family, target)
+                found, made = lift_memory(source, family, target), str(target.path)
         rows = [(*names[old], mode.stage, mode.label) for old, mode in found.modes.items()]
         rows += [(*names[old], "left out", why) for old, why in found.left_out.items()]
         data = {
-            "memory": str(self.out),
+            "memory": made,
             "modes": {old: mode.to_dict() for old, mode in found.modes.items()},
             "left_out": dict(found.left_out),
         }
@@ -180,7 +180,7 @@ class MemoryDiff:
                 row = [m["family"], m["stage"], m["label"], "–", "–"]
                 row[place] = _standing(m)
                 rows.append(tuple(row))
-        columns = ("family", "stage", "difficulty", str(self.first), str(self.second))
+        columns = ("family", "stage", "difficulty", data["first"], data["second"])
         return Result(data, table("Difficulty modes", columns, rows))
 
 

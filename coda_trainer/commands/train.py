@@ -145,7 +145,7 @@ class Train:
 def _check_parts(config: RunConfig) -> None:
     """Make sure that everything named exists and loads, before anything is written."""
     from coda_envs.family import get_family
-    from coda_trainer.compile.author import make_author
+    from coda_trainer.compile.author import check_author
     from coda_trainer.diagnosis.base import make_diagnostician
     from coda_trainer.evaluation import suite_scenes
     from coda_trainer.learning.signals import RULES
@@ -157,9 +157,9 @@ def _check_parts(config: RunConfig) -> None:
         for suite in config.evaluation.suites:
             suite_scenes(family, suite, 1)
     make_diagnostician(config.diagnosis.diagnostician, **config.diagnosis.options)
+    check_author(config)
     if config.strategy == "coda":
         make_recall(config)
-        make_author(config.programs)
     learns = make_strategy(config.strategy).learns
     frozen = RULES[config.signal].frozen
     make_policy(config.backbone, config.seed, learns=learns, frozen=frozen).close()

@@ -22,7 +22,7 @@ from coda_trainer.compile.author_prompt import (
     read_generation,
     read_potential,
 )
-from coda_trainer.config import ProgramsConfig
+from coda_trainer.config import ProgramsConfig, RunConfig
 from coda_trainer.diagnosis.base import DiagnosisContext
 from coda_trainer.diagnosis.control import Candidate
 from coda_trainer.llm.client import LLM
@@ -70,6 +70,19 @@ class ModelAuthor:
         except LLMError as error:
             self.problems.append(error.problem)
             return None
+
+
+def check_author(config: RunConfig) -> None:
+    """Raises :class:`ConfigError` where a model shall write programs that the run has none of, or
+    cannot be asked with its options."""
+    used = config.strategy == "coda" and config.coda.memory == "programs"
+    if config.programs.author != COMPILER and not used:
+        raise ConfigError(
+            f"programs.author is {config.programs.author!r}, but the strategy is "
+            f"{config.strategy!r} and coda.memory {config.coda.memory!r}.",
+            allowed="strategy: coda with coda.memory: programs",
+        )
+    make_author(config.programs)
 
 
 def make_author(config: ProgramsConfig) -> ModelAuthor | None:

@@ -92,6 +92,9 @@ def read_generation(
     if not isinstance(given, list) or not 1 <= len(given) <= MAX_EDITS:
         raise ProgramError(f"edits is {short(given)}.", allowed=f"a list of 1 to {MAX_EDITS}")
     edits = [_edit(entry, index, space) for index, entry in enumerate(given)]
+    paths = [edit.factor for edit in edits]
+    if len(set(paths)) < len(paths):
+        raise ProgramError(f"two edits are of one factor: {short(paths)}.", allowed="one each")
     if edits[0].factor != claim.factor:
         raise ProgramError(f"edits[0] is of {edits[0].factor}.", allowed=claim.factor)
     program = GenerationProgram(

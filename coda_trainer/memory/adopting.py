@@ -43,7 +43,9 @@ def adopt(source: MemoryStore, target: MemoryStore, family: str, round: int) -> 
         program = generation_program(source, mode)
         assert program is not None
         control = last_confirmation(source, mode)
-        new.append(write_mode(target, mode, confirming(source, mode), program, control, round))
+        said = confirming(source, mode)
+        # Under its own id, which a merge has parted from its values: it is known by that.
+        new.append(write_mode(target, mode, said, program, control, round, id=mode.id))
     return new
 
 
@@ -54,13 +56,18 @@ def write_mode(
     program: GenerationProgram,
     control: Mapping[str, Any],
     round: int,
+    *,
+    id: str | None = None,
 ) -> Mode:
     """A validated mode of ``target`` with the values of ``like``, these diagnoses and this Ω.
 
     ``control``: data of the evaluation that confirmed it elsewhere. It is kept with
-    ``"adopted": true``: ``target`` has not made it.
+    ``"adopted": true``: ``target`` has not made it. ``id``: the mode's, by default that of the
+    first diagnosis with those values.
     """
     fresh = mode_of(diagnoses[0], round, interval=like.interval, choices=like.choices)
+    if id is not None:
+        fresh = fresh.replaced(id=id)
     mode = lifecycle.judge(fresh, round, "confirmed")
     with target.transaction():
         sequence = [target.add_diagnosis(round, d) for d in diagnoses]

@@ -24,8 +24,12 @@ from coda_trainer.memory.evidence import (
     last_confirmation,
     program_flaw,
 )
-from coda_trainer.memory.modes import Mode
+from coda_trainer.memory.modes import Mode, merge_all
 from coda_trainer.memory.store import MemoryStore
+
+
+class NothingLiftsError(RunError):
+    """No mode has a counterpart in the other family."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ def lift_memory(source: MemoryStore, family: str, target: MemoryStore) -> Lifted
     A mode is lifted with its generation program (:func:`coda_envs.programs.lifting.lift`); one of
     which an edit has no counterpart is left out. The guards become the conditions under which the
     factor exists there. The stage becomes that of the same name, or the one as far from the goal.
-    Raises :class:`RunError` where ``source`` has no confirmed mode of another family.
+    Modes that become one there are merged. Raises :class:`RunError` where ``source`` has no
+    confirmed mode of another family, :class:`NothingLiftsError` where none has a counterpart.
     """
     goal = get_family(family)
     others = sorted({m.family for m in source.modes()} - {goal.name})
@@ -72,6 +77,14 @@ def lift_memory(source: MemoryStore, family: str, target: MemoryStore) -> Lifted
             f"the memory {source.path} has no confirmed mode of another family than {family!r}.",
             allowed=f"its modes are of: {', '.join(others) or goal.name}",
         )
+    if not found:
+        raise NothingLiftsError(
+            f"nothing of {source.path} has a counterpart in {family}: "
+            f"{'; '.join(dict.fromkeys(left_out.values()))}."
+        )
+    # Stages of one family may be one stage of the other.
+    for mode in merge_all(target.modes(family=goal.name), 0):
+        target.save_mode(0, mode)
     return LiftedMemory(found, left_out)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +50,10 @@ def is_postgres(memory: object) -> bool:
 
 def place_of(memory: str) -> Place:
     """What a URL means. Raises :class:`RunError` for one that names no database or memory."""
-    shown = without_user(memory)
+    shown, _, asked = without_user(memory).partition("?")
+    # Of the rest of a URL only the memory's name is shown: a password may stand there, too.
+    named = [part for part in asked.split("&") if part.startswith("memory=")]
+    shown = "?".join([shown, *named[:1]])
     try:
         url = make_url(memory)
     except (exc.ArgumentError, ValueError) as error:
@@ -69,18 +74,13 @@ def open_engine(place: Place, *, read_only: bool) -> Engine:
 
     Raises :class:`RunError` naming the memory, :class:`ConfigError` without the driver.
     """
-    try:
-        engine = create_engine(
-            place.url,
-            pool_size=1,
-            max_overflow=0,
-            json_serializer=dumps,
-            json_deserializer=json.loads,
-        ).execution_options(schema_translate_map={None: place.schema})
-    except ImportError as error:
-        raise ConfigError(
-            "the package psycopg is not installed.", remedy='pip install "coda-robotics[postgres]"'
-        ) from error
+    engine = _engine(
+        place,
+        pool_size=1,
+        max_overflow=0,
+        json_serializer=dumps,
+        json_deserializer=json.loads,
+    ).execution_options(schema_translate_map={None: place.schema})
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -105,26 +105,45 @@ def open_engine(place: Place, *, read_only: bool) -> Engine:
 
 def exists(place: Place) -> bool:
     """Whether there is a memory at the place already. Raises :class:`RunError`."""
-    engine = create_engine(place.url)
-    try:
-        with engine.connect() as connection:
-            return bool(_tables(connection, place))
-    except exc.DBAPIError as error:
-        raise broken(place.shown, error.orig or error) from error
-    finally:
-        engine.dispose()
+    with _connected(place) as connection:
+        return bool(_tables(connection, place))
+
+
+def claim(place: Place) -> None:
+    """Make the memory's schema, still empty. Raises :class:`RunError` where there is one."""
+    with _connected(place) as connection:
+        if place.schema in inspect(connection).get_schema_names():
+            raise RunError(f"{place.shown} exists.", remedy="name a new memory: …?memory=NAME")
+        # Without IF NOT EXISTS: of two that claim it at once, one fails.
+        connection.execute(CreateSchema(place.schema))
 
 
 def drop(place: Place) -> None:
     """Remove the memory with all that it holds. Raises :class:`RunError`."""
-    engine = create_engine(place.url)
+    with _connected(place) as connection:
+        connection.execute(DropSchema(place.schema, cascade=True, if_exists=True))
+
+
+@contextmanager
+def _connected(place: Place) -> Iterator[Connection]:
+    """A transaction on the database itself, outside any memory."""
+    engine = _engine(place)
     try:
         with engine.begin() as connection:
-            connection.execute(DropSchema(place.schema, cascade=True, if_exists=True))
+            yield connection
     except exc.DBAPIError as error:
         raise broken(place.shown, error.orig or error) from error
     finally:
         engine.dispose()
+
+
+def _engine(place: Place, **options: Any) -> Engine:
+    try:
+        return create_engine(place.url, **options)
+    except ImportError as error:
+        raise ConfigError(
+            "the package psycopg is not installed.", remedy='pip install "coda-robotics[postgres]"'
+        ) from error
 
 
 def _make_or_check(engine: Engine, place: Place, *, read_only: bool) -> None:

@@ -17,7 +17,6 @@ from coda_envs.programs.diagnosis import Diagnosis
 from coda_envs.programs.generation import GenerationProgram
 from coda_envs.programs.training import TrainingProgram
 from coda_envs.scene import Scene, parse_scene
-from coda_trainer.files import check_place
 from coda_trainer.memory import connection as sqlite
 from coda_trainer.memory import postgres, schema, transfer
 from coda_trainer.memory.modes import Mode
@@ -30,42 +29,6 @@ _PART = 10_000
 
 def _parts(numbers: list[int]) -> Iterator[list[int]]:
     return (numbers[i : i + _PART] for i in range(0, len(numbers), _PART))
-
-
-@contextmanager
-def new_memory(path: Path | str) -> Iterator[MemoryStore]:
-    """A memory in a new file or schema, for what fills it whole: where that fails, nothing stays.
-
-    Raises :class:`RunError` where it exists or cannot be made.
-    """
-    if postgres.is_postgres(path):
-        with _new_schema(str(path)) as made:
-            yield made
-        return
-    path = Path(path)
-    if path.exists():
-        raise RunError(f"{path} exists.", remedy="name a new file")
-    check_place(path)
-    try:
-        with MemoryStore(path) as memory:
-            yield memory
-    except BaseException:
-        for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
-            path.with_name(name).unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def _new_schema(url: str) -> Iterator[MemoryStore]:
-    place = postgres.place_of(url)
-    if postgres.exists(place):
-        raise RunError(f"{place.shown} exists.", remedy="name a new memory: …?memory=NAME")
-    try:
-        with MemoryStore(url) as memory:
-            yield memory
-    except BaseException:
-        postgres.drop(place)
-        raise
 
 
 class MemoryStore:
@@ -368,12 +331,7 @@ class MemoryStore:
         if isinstance(self.path, Path):
             transfer.snapshot(self.engine, self.path, Path(path))
             return
-        target = Path(path)
-        draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
-        with new_memory(draft) as copy:
-            transfer.copy_records(self.engine, self.path, copy.engine)
-            copy.snapshot(target)
-        draft.unlink()
+        transfer.snapshot_database(self.engine, self.path, Path(path))
 
     def export_jsonl(self, path: Path | str) -> int:
         """Write every record as JSON Lines, in one piece; how many there were."""

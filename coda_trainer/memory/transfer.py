@@ -10,6 +10,7 @@ import json
 import math
 import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,7 +19,7 @@ from sqlalchemy import Connection, Engine, exc, insert, select, update
 
 from coda_envs.errors import CodaError, RunError
 from coda_trainer.files import write_atomic
-from coda_trainer.memory.connection import broken, transaction
+from coda_trainer.memory.connection import broken, open_engine, transaction
 from coda_trainer.memory.schema import HEADER, SCHEMA_VERSION, TABLES, Row, checked_row, dumps
 
 #: Longest line that is read, in bytes.
@@ -58,7 +59,19 @@ def snapshot(engine: Engine, source: Path, target: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def copy_records(engine: Engine, source: Path | str, target: Engine) -> None:
+def snapshot_database(engine: Engine, source: str, target: Path) -> None:
+    """:func:`snapshot` of a memory in a database: a file with the same records."""
+    with tempfile.TemporaryDirectory(prefix="coda-memory-") as folder:
+        draft = Path(folder) / "memory.sqlite"
+        made = open_engine(draft, read_only=False)
+        try:
+            _copy_records(engine, source, made)
+            snapshot(made, draft, target)
+        finally:
+            made.dispose()
+
+
+def _copy_records(engine: Engine, source: str, target: Engine) -> None:
     """Write every record into ``target``, an empty memory of this process alone."""
     with transaction(engine, source, write=False) as connection:
         sequence = connection.execute(select(HEADER.c.sequence)).scalar_one()

@@ -33,10 +33,12 @@ def make_recall(config: RunConfig, *, adopted: bool = False) -> Recall:
     Raises :class:`ConfigError` for a kind of memory that the configuration leaves no use for.
     """
     distils = config.learner.update != "weighted" and config.signal != "frozen"
-    if config.coda.memory == "skills" and not (distils and config.distil.updates):
+    distils = distils and config.distil.updates > 0 and config.distil.episodes > 0
+    if config.coda.memory == "skills" and not distils:
         raise ConfigError(
             "coda.memory is 'skills', but nothing is distilled, so that none can be rehearsed.",
-            allowed="learner.update: residual or ppo, distil.updates above 0, no frozen signal",
+            allowed="learner.update: residual or ppo; distil.updates and distil.episodes above 0; "
+            "no frozen signal",
         )
     module, _, kind = (ADOPTED if adopted else RECALLS[config.coda.memory]).partition(":")
     made: Recall = getattr(import_module(module), kind)()

@@ -92,7 +92,9 @@ class Insights:
                 value = context.memory.scene(claim.scene_id).values[claim.factor]
                 assert isinstance(value, (int, str))
                 choice = value
-            by.setdefault((claim.factor, claim.direction, choice), []).append(claim)
+            # A choice has no side, whatever a model says of it.
+            direction = claim.direction if choice is None else "other"
+            by.setdefault((claim.factor, direction, choice), []).append(claim)
         counts = Counter({key: len(found) for key, found in by.items()})
         most = counts.most_common(context.config.diagnosis.max_tested)
         return [Insight(*key, tuple(by[key])) for key, _ in most]

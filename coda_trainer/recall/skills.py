@@ -22,7 +22,7 @@ KEPT, REHEARSED = 16_384, 4_096
 
 class Skills:
     """Chunks of successful episodes by the stage that they were in. The round's distillation also
-    rehearses those of the stages in which the present policy fails, in proportion to how often."""
+    rehearses those of the stages in which the present policy fails."""
 
     diagnoses = False
     tests = False

@@ -54,10 +54,20 @@ def _check_program(memory: MemoryStore, mode: Mode) -> None:
         )
 
 
-def copy_adopted(memory: Path | str, run: RunFolder) -> None:
-    """Copy the memory into the run folder, so that a resumed run needs nothing outside it."""
+def copy_adopted(memory: Path | str, out: Path) -> None:
+    """Copy the memory into a run's folder, so that a resumed run needs nothing outside it.
+
+    Raises :class:`RunError` where there is a run already.
+    """
+    if (out / "config.yaml").exists():
+        raise RunError(
+            f"{out} holds a run already; nothing in it was touched.",
+            allowed="a folder that is empty or does not exist",
+            remedy=f"choose another one, or go on with it: coda train --resume {out}",
+        )
+    out.mkdir(parents=True, exist_ok=True)
     with MemoryStore.open_read_only(memory) as store:
-        store.snapshot(run.adopted)
+        store.snapshot(RunFolder(out).adopted)
 
 
 def open_adopted(run: RunFolder) -> MemoryStore | None:

@@ -63,10 +63,10 @@ def branch(source: Path, out: Path, config: RunConfig, adopted: Path | None = No
     draft = out.with_name(f".{out.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)
     taken = None if adopted is None else check_adopted(adopted, config)
+    if adopted is not None:
+        copy_adopted(adopted, draft)
     extra = {"scene": None, "round_zero_of": source.name, "adopted": taken}
     run = RunFolder.create(draft, config, extra)
-    if adopted is not None:
-        copy_adopted(adopted, run)
     shutil.copytree(checkpoint, run.checkpoints / checkpoint.name)
     shutil.copytree(source / "scenes", draft / "scenes", dirs_exist_ok=True)
     _copy_memory(RunFolder(source).memory, run.memory)

@@ -11,7 +11,7 @@ from coda_envs.family import get_family
 from coda_envs.scene import Scene, parse_scene
 from coda_envs.suites import SUITES
 from coda_envs.validity import validate
-from coda_trainer.compile.author import make_author
+from coda_trainer.compile.author import check_author
 from coda_trainer.config import RunConfig
 from coda_trainer.episode import Episode
 from coda_trainer.evaluation import SuiteResult, evaluate, pooled, scene_jobs, suite_jobs
@@ -66,10 +66,10 @@ def train(
     families = tuple(get_family(name) for name in config.families)
     if isinstance(strategy, Given):
         strategy.check(config, families)
+    check_author(config)
     if isinstance(strategy, CoDA):
-        # Both are made again in every round; here, so that nothing is trained in vain.
+        # It is made again in every round; here, so that nothing is trained in vain.
         make_recall(config)
-        make_author(config.programs)
     frozen = RULES[config.signal].frozen
     backbone = make_policy(config.backbone, config.seed, learns=strategy.learns, frozen=frozen)
     last = config.rounds if strategy.learns else 0
@@ -89,11 +89,12 @@ def train(
             if scene is not None:
                 check_own_scene(scene, config)
             taken = None if adopted is None else check_adopted(adopted, config)
+            if adopted is not None:
+                # Before the manifest that names it: what has one can be resumed.
+                copy_adopted(adopted, out)
             extra = {"scene": None if scene is None else scene.to_dict(), "adopted": taken}
             run = RunFolder.create(out, config, extra)
             stack.callback(run.close)
-            if adopted is not None:
-                copy_adopted(adopted, run)
         given = open_adopted(run)
         if given is not None:
             stack.callback(given.close)

@@ -133,6 +133,8 @@ def _select(
             other = context.memory.add_scene(context.round, base)
             probes.append(Probe(scene_id=own, seed=seed))
             controls.append(Probe(scene_id=other, seed=seed))
+    # At a reduced magnitude it is another program than the one that was compiled.
+    context.memory.add_program(context.round, mode.id, omega)
     selected = lifecycle.select(
         mode,
         context.round,
