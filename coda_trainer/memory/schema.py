@@ -69,7 +69,7 @@ def _integer(name: str) -> Column[Any]:
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
-        # Scenes that other records name by id, so that a snapshot stands alone.
+        # Scenes that probes and a run's own diagnoses name by id.
         _records("scenes", Column("scene_id", String, nullable=False, unique=True)),
         # Construction traces: proposal, edits, checks, repairs, outcome.
         _records("traces", _text("scene_id", index=True), _text("outcome")),
