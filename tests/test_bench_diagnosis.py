@@ -95,7 +95,15 @@ def trial(factor: str, said: str, *, right: int, named: int, verdict: str) -> di
         "confidence": [[0.9, True]] * right + [[0.5, False]] * (named - right),
         "other_failures": 4,
         "other_claims": 1,
-        "controls": [{"verdict": verdict, "true": True, "episodes": 8}],
+        "controls": [
+            {
+                "verdict": verdict,
+                "true": False,
+                "factor": factor,
+                "direction": "high",
+                "episodes": 8,
+            }
+        ],
         "usage": None,
     }
     return {
@@ -105,7 +113,7 @@ def trial(factor: str, said: str, *, right: int, named: int, verdict: str) -> di
         "left_out": "",
         "stage": "grasp",
         "caused": 10,
-        "cause": {"factor": factor},
+        "cause": {"factor": factor, "direction": "high"},
         "said": {"trace": one},
     }
 
@@ -127,7 +135,9 @@ def test_figures_are_shares_of_the_counts() -> None:
     assert one["abstention"]["rate"] == pytest.approx(4 / 20)
     assert one["claims_about_others"]["rate"] == pytest.approx(2 / 8)
     assert one["refuted_percent"]["rate"] == pytest.approx(0.5)
+    # Both claims name the cause, at another stage: to refute one is right there, and wrong here.
     assert one["agreement"]["rate"] == pytest.approx(0.5)
+    assert one["agreement_on_cause"]["rate"] == pytest.approx(0.5)
     assert figures["majority_class"]["rate"] == pytest.approx(1.0)
     assert one["factor_confusion"] == {"a": {"a": 14, "b": 2}}
     assert sum(b["n"] for b in one["calibration"]) == 16
