@@ -37,7 +37,7 @@ class Table6Preset(Preset):
 
     families: Names = FAMILIES
     """Rows and columns."""
-    anew: dict[str, Any] = Field(default_factory=dict)
+    anew: dict[str, Any] = Field(min_length=1)
     """Settings of the row of programs learned anew: what they may cost."""
 
 
