@@ -19,6 +19,10 @@ SOURCE = "retrieved"
 INSTANTS = 8
 #: Failures kept of all rounds; the oldest go first.
 KEPT = 2048
+#: Earlier failures that each present one asks for.
+NEIGHBOURS = 2
+#: Numbers that vary less than this over the kept failures tell none from another.
+LEAST_SPREAD = 1e-4
 
 
 class Trajectories:
@@ -47,8 +51,7 @@ class Trajectories:
         ids = np.array([e.scene.id for e in failures])
         earlier = bool(kept)
         past, past_ids = (kept["outlines"], kept["scene_ids"]) if earlier else (now, ids)
-        count = context.config.collect.scenes_per_mode * context.config.diagnosis.max_tested
-        found = nearest(now, past, count, own=not earlier)
+        found = nearest(now, past, NEIGHBOURS, own=not earlier)
         everything = np.concatenate([past, now]) if earlier else now
         every_id = np.concatenate([past_ids, ids]) if earlier else ids
         context.state.recalled = {
@@ -74,21 +77,20 @@ def outline(episode: Episode) -> np.ndarray:
     return flat
 
 
-def nearest(now: np.ndarray, past: np.ndarray, count: int, *, own: bool) -> list[int]:
-    """Up to ``count`` rows of ``past [m, d]``, each the nearest, then the second nearest … of some
-    row of ``now [n, d]``; in the order in which they are found, none twice.
+def nearest(now: np.ndarray, past: np.ndarray, neighbours: int, *, own: bool) -> list[int]:
+    """Rows of ``past [m, d]`` that are among the ``neighbours`` nearest of some row of
+    ``now [n, d]``: first those that are the nearest of one, none twice.
 
-    Every column counts in units of its spread over ``past``. ``own``: the two are the same rows,
-    and none is its own neighbour.
+    Every column counts in units of its spread over ``past``; those without any count nothing.
+    ``own``: the two are the same rows, and none is its own neighbour.
     """
-    spread = np.maximum(past.std(0), 1e-6)
-    a, b = now / spread, past / spread
-    squares = (a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2.0 * (a @ b.T)
+    spread = past.astype(np.float64).std(0)
+    varies = spread > LEAST_SPREAD
+    a, b = (rows[:, varies] / spread[varies] for rows in (now, past))
+    squares = np.stack([((row - b) ** 2).sum(1) for row in a])
     if own:
         np.fill_diagonal(squares, np.inf)
     # Ties in the order of the rows; a row that is left out stands last.
     order = np.argsort(squares, axis=1, kind="stable")
-    if own:
-        order = order[:, :-1]
-    found = dict.fromkeys(int(i) for rank in order.T for i in rank)
-    return list(found)[:count]
+    order = order[:, : min(neighbours, len(past) - own)]
+    return list(dict.fromkeys(int(i) for rank in order.T for i in rank))
