@@ -88,10 +88,15 @@ class Pilot(Bench[PilotPreset]):
     def combine(self, preset: PilotPreset, runs: Sequence[RunFigures]) -> dict[str, Any]:
         """By family and arm: success on every suite, gain over the reference, steps, curves."""
         told = {}
+        suites = preset.config(preset.seeds[0]).evaluation.suites
         for family in (*preset.families, EVERY):
             mine = [r for r in runs if family in (EVERY, r.cell.group)]
             arms = summary.by_arm(mine)
-            told[family] = {name: _arm(preset, arms, name) for name in preset.arms}
+            reference = arms.get(preset.reference, {})
+            told[family] = {
+                name: summary.compared(arms.get(name, {}), reference, suites)
+                for name in preset.arms
+            }
         return told
 
     def tables(self, preset: PilotPreset, figures: Mapping[str, Any]) -> list[Table]:
@@ -152,16 +157,3 @@ class Pilot(Bench[PilotPreset]):
                 "simulated in a run, its evaluations left out, mean over runs.",
             ],
         )
-
-
-def _arm(preset: PilotPreset, arms: Mapping[str, summary.Runs], name: str) -> dict[str, Any]:
-    runs, reference = arms.get(name, {}), arms.get(preset.reference, {})
-    suites = preset.config(preset.seeds[0]).evaluation.suites
-    last = {suite: summary.last_success(runs, suite) for suite in suites}
-    before = {suite: summary.last_success(reference, suite) for suite in suites}
-    return {
-        "success": {suite: summary.success(last[suite]) for suite in suites},
-        "gain": {suite: summary.against(before[suite], last[suite]) for suite in suites},
-        "steps": summary.steps_of(runs),
-        "curves": {suite: summary.curve(runs, suite) for suite in suites},
-    }

@@ -67,6 +67,19 @@ def against(
     }
 
 
+def compared(runs: Runs, reference: Runs, suites: Sequence[str]) -> dict[str, Any]:
+    """What an arm's runs say on each suite: success after the last round, gain over the reference
+    arm, the curve; and the steps."""
+    last = {suite: last_success(runs, suite) for suite in suites}
+    before = {suite: last_success(reference, suite) for suite in suites}
+    return {
+        "success": {suite: success(last[suite]) for suite in suites},
+        "gain": {suite: against(before[suite], last[suite]) for suite in suites},
+        "curves": {suite: curve(runs, suite) for suite in suites},
+        "steps": steps_of(runs),
+    }
+
+
 def last_success(runs: Runs, suite: str) -> dict[tuple[str, int], Success]:
     """Each run's success on a suite after its last round, the backbone alone."""
     return {key: run.curves[suite][-1] for key, run in runs.items()}

@@ -121,16 +121,8 @@ class Table5(Bench[Table5Preset]):
 
 
 def _arm(preset: Table5Preset, arms: Mapping[str, summary.Runs], arm: str) -> dict[str, Any]:
-    runs, reference = arms.get(arm, {}), arms.get(REFERENCE, {})
+    runs = arms.get(arm, {})
     suites = preset.config(preset.seeds[0]).evaluation.suites
-    last = {suite: summary.last_success(runs, suite) for suite in suites}
-    before = {suite: summary.last_success(reference, suite) for suite in suites}
-    return {
-        "success": {suite: summary.success(last[suite]) for suite in suites},
-        "gain": {suite: summary.against(before[suite], last[suite]) for suite in suites},
-        "rounds_to_target": summary.rounds_to(runs, preset.tuned_on, preset.target)
-        if runs
-        else None,
-        "curves": {suite: summary.curve(runs, suite) for suite in suites},
-        "steps": summary.steps_of(runs),
-    }
+    found = summary.compared(runs, arms.get(REFERENCE, {}), suites)
+    rounds = summary.rounds_to(runs, preset.tuned_on, preset.target) if runs else None
+    return {**found, "rounds_to_target": rounds}

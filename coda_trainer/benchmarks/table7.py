@@ -156,11 +156,5 @@ def _arm_name(source: str) -> str:
 
 
 def _arm(runs: summary.Runs, without: summary.Runs, suites: Sequence[str]) -> dict[str, Any]:
-    last = {suite: summary.last_success(runs, suite) for suite in suites}
-    before = {suite: summary.last_success(without, suite) for suite in suites}
-    return {
-        "success": {suite: summary.success(last[suite]) for suite in suites},
-        "gain": {suite: summary.against(before[suite], last[suite]) for suite in suites},
-        "modes": sum(len(run.modes) for run in runs.values()),
-        "steps": summary.steps_of(runs),
-    }
+    modes = sum(len(run.modes) for run in runs.values())
+    return {**summary.compared(runs, without, suites), "modes": modes}

@@ -14,8 +14,13 @@ from coda_envs.programs.diagnosis import Diagnosis, Direction
 from coda_trainer.diagnosis.base import DiagnosisContext
 from coda_trainer.diagnosis.events import episode_events
 from coda_trainer.episode import Episode
-from coda_trainer.llm.question import Picture, Question
-from coda_trainer.strict_json import dumps
+from coda_trainer.llm.question import (
+    Picture,
+    Question,
+    answer_form,
+    closed_object,
+    data_block,
+)
 
 SYSTEM = """You find out why a robot's attempt at a task failed.
 
@@ -74,13 +79,11 @@ def make_question(
         "events": [e.to_dict() for e in episode_events(episode, context.family)],
         "steps": episode.length,
     }
-    # \u003c is JSON for "<": no name can end the block.
-    data = dumps(told, indent=1).replace("<", "\\u003c")
-    parts: list[str | Picture] = [f"<attempt>\n{data}\n</attempt>"]
+    parts: list[str | Picture] = [data_block("attempt", told)]
     for (step, camera), picture in pictures.items():
         parts += [f"Step {step}, camera {camera}:", picture]
     schema = answer_schema(context.family.template.stage_names, [p for p, _ in _factors(episode)])
-    parts.append(f"Form of the answer (JSON schema):\n{dumps(schema)}")
+    parts.append(answer_form(schema))
     return Question(SYSTEM, tuple(parts), schema, NAME)
 
 
@@ -88,12 +91,12 @@ def answer_schema(stages: Sequence[str], factors: Sequence[str]) -> dict[str, An
     """JSON schema of an answer in these stages and factors; strict, every key required."""
     direction = {"type": "string", "enum": ["high", "low", "other"]}
     confidence = {"type": "number", "minimum": 0, "maximum": 1}
-    guess = _object(
+    guess = closed_object(
         factor={"type": "string", "enum": list(factors)},
         direction=direction,
         confidence=confidence,
     )
-    return _object(
+    return closed_object(
         stage={"type": "string", "enum": list(stages)},
         abstain={"type": "boolean"},
         factor={
@@ -192,12 +195,3 @@ def _factor(path: str, value: Value, context: DiagnosisContext) -> dict[str, Any
 
 def _rounded(value: Value) -> Value:
     return round(value, PLACES) if isinstance(value, float) else value
-
-
-def _object(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }

@@ -56,3 +56,25 @@ class Answer:
     tokens_in: int | None
     tokens_out: int | None
     recorded: bool = False
+
+
+def closed_object(**properties: Any) -> dict[str, Any]:
+    """JSON schema of an object with these properties, all of them and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def data_block(tag: str, told: Mapping[str, Any]) -> str:
+    """Data as JSON between ``<tag>`` and ``</tag>``. No name in it can end the block: ``<`` is
+    written as JSON's escape."""
+    data = dumps(told, indent=1).replace("<", "\\u003c")
+    return f"<{tag}>\n{data}\n</{tag}>"
+
+
+def answer_form(schema: Mapping[str, Any]) -> str:
+    """The part of a question that says what its answer looks like."""
+    return f"Form of the answer (JSON schema):\n{dumps(schema)}"

@@ -49,7 +49,7 @@ def plan_of_modes(context: RoundContext, wide: Wide) -> RoundPlan:
         scenes=scenes,
         weights=shares,
         potential=potential_in_force(context, [d for e in helped for d in e.diagnoses]),
-        training={e.mode.id: e.phi.with_tools(settings.tools) for e in helped},
+        training={e.mode.id: e.phi for e in helped},
     )
 
 

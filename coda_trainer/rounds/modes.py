@@ -91,7 +91,9 @@ def select_modes(context: RoundContext) -> list[ActiveMode]:
         compiled = generation_program(context.memory, mode)
         assert compiled is not None
         omega = compiled.model_copy(update={"magnitude": mode.magnitude})
-        phi = compile_training(diagnoses, context.family)
+        # What the memory and the report show is what the round uses.
+        tools = context.config.coda.tools
+        phi = compile_training(diagnoses, context.family).with_tools(tools)
         context.memory.add_program(context.round, mode.id, phi)
         if mode.state == "validated":
             selected = _select(context, mode, omega, phi)
