@@ -84,6 +84,8 @@ def test_every_accepted_scene_and_every_proposal_is_on_record(make: Make) -> Non
     assert accepted == [s.id for s in plan.scenes["wide"]]
     (logged,) = [r for r in context.run.metrics() if r["event"] == "generated"]
     assert (logged["proposals"], logged["accepted"]) == (len(traces), len(accepted))
+    assert 0 < logged["coverage"]["joint"] <= 6.5
+    assert 0 < logged["coverage"]["mean"] <= 2.5
 
 
 def test_a_scene_of_ones_own_gets_its_share(make: Make) -> None:

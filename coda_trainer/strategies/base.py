@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from coda_envs.engine.coverage import coverage
 from coda_envs.engine.proposals import generate
 from coda_envs.engine.trace import Generated
 from coda_envs.programs.generation import GenerationProgram
@@ -132,6 +133,18 @@ def record(context: RoundContext, generated: Generated, source: str) -> None:
         verified=generated.verified,
         verified_after_repair=generated.verified_after_repair,
         edit_survival=generated.edit_survival,
+        coverage=_coverage(context, generated.scenes, source),
         reasons=generated.reasons,
         rejections=generated.rejections,
     )
+
+
+def _coverage(
+    context: RoundContext, scenes: Sequence[Scene], source: str
+) -> dict[str, float] | None:
+    """How much of the factor space the scenes cover (bits); None of no scene."""
+    if not scenes:
+        return None
+    rng = context.rng(f"coverage {source}")
+    spread = coverage(scenes, context.family.space, rng, n=len(scenes))
+    return {"joint": spread.joint, "mean": spread.mean}
